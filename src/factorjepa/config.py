@@ -1,0 +1,148 @@
+"""Strict configuration: presets in YAML, dotted `key=value` overrides, every error named at once.
+
+Each room declares its own settings as a `Settings` subclass; this module only knows how to fill one in and how to
+explain what is wrong. An unknown key is an error that names the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import ConfigError
+
+SettingsType = TypeVar("SettingsType", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Base of every configuration section: unknown keys are errors, values are immutable once resolved."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def resolve(
+    model: type[SettingsType], preset: str | Path | None = None, overrides: Sequence[str] = (), **values: Any
+) -> SettingsType:
+    """Build `model` from a preset (name or YAML path), then `values` that are not None, then dotted overrides."""
+    data: dict[str, Any] = {}
+    if preset is not None:
+        data = _read_yaml(preset_path(preset))
+    for key, value in values.items():
+        if value is not None:
+            data[key] = value
+    for override in overrides:
+        _apply_override(data, override)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(explain(error, model, source=str(preset) if preset else "the configuration")) from None
+
+
+def dump(settings: Settings) -> str:
+    """The resolved settings as YAML, in declaration order."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+
+
+def preset_names() -> list[str]:
+    return sorted(path.stem for path in preset_folder().glob("*.yaml"))
+
+
+def preset_folder() -> Path:
+    """Where the shipped presets lie: inside an installed wheel, or `configs/` of a source checkout."""
+    packaged = Path(__file__).parent / "configs"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "configs"
+
+
+def preset_path(preset: str | Path) -> Path:
+    """A path is taken as it is (it has a suffix or a separator); anything else names a shipped preset."""
+    text = str(preset)
+    if text.endswith((".yaml", ".yml")) or os.sep in text:
+        return Path(text)
+    path = preset_folder() / f"{text}.yaml"
+    if not path.is_file():
+        names = preset_names()
+        raise ConfigError(f"there is no preset {text!r}{_nearest(text, names)}; presets: {', '.join(names)}")
+    return path
+
+
+def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
+    """All validation errors, one line each: dotted key, what was wrong, and the nearest valid key."""
+    problems = error.errors()
+    lines = [f"Found {len(problems)} error{'s' if len(problems) != 1 else ''} in {source}:"]
+    for problem in problems:
+        location = tuple(problem["loc"])
+        key = ".".join(map(str, location)) or "(top level)"
+        if problem["type"] == "extra_forbidden":
+            valid = _keys_at(model, location[:-1])
+            lines.append(f"  {key}: unknown key{_nearest(str(location[-1]), valid)}; valid keys: {', '.join(valid)}")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            shown = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
+            lines.append(f"  {key}: {message[0].lower()}{message[1:]}{shown}")
+    return "\n".join(lines)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not valid YAML: {error}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: must be a mapping of keys to values, not a {type(data).__name__}")
+    return data
+
+
+def _apply_override(data: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"override {override!r} is not of the form key=value, for example video.fps=12")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"override {override!r}: the value is not valid YAML: {error}") from None
+    *parents, last = key.strip().split(".")
+    node = data
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"override {override!r}: {parent!r} is a value, not a section")
+        node = child
+    node[last] = value
+
+
+def _keys_at(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
+    """Valid keys of the section at `location`, following nested models through optionals, lists and mappings."""
+    current: type[BaseModel] | None = model
+    for part in location:
+        if current is None:
+            return []
+        if isinstance(part, str) and part in current.model_fields:
+            current = _model_inside(current.model_fields[part].annotation)
+    return list(current.model_fields) if current else []
+
+
+def _model_inside(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in typing.get_args(annotation):
+        if found := _model_inside(argument):
+            return found
+    return None
+
+
+def _nearest(word: str, candidates: Iterable[str] | Mapping[str, Any]) -> str:
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""

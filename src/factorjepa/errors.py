@@ -1,0 +1,29 @@
+"""Errors that a user can act on.
+
+Everything the command line is expected to report derives from `FactorJEPAError`; its message says what was wrong,
+where, and what to do. Anything else is a bug and keeps its traceback.
+"""
+
+
+class FactorJEPAError(Exception):
+    """Base of all errors whose message is meant for the user."""
+
+
+class ConfigError(FactorJEPAError):
+    """A configuration file, preset or override is not valid."""
+
+
+class VideoError(FactorJEPAError):
+    """A video cannot be read, or not as asked."""
+
+
+class CorpusError(FactorJEPAError):
+    """A manifest, split or clip store is broken or is used against its contract."""
+
+
+class StorageError(FactorJEPAError):
+    """Writing failed: no space, no permission, or a folder that must not be overwritten."""
+
+
+class WorldError(FactorJEPAError):
+    """The simulator was asked for something it cannot do."""

@@ -1,0 +1,84 @@
+"""Writes that are whole or absent: temporary file, fsync, rename.
+
+A reader never sees half a file, and a killed writer leaves at most a `.*.partial` that the next run removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .errors import StorageError
+
+PARTIAL = ".partial"
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of `path`; on success it is fsynced and renamed over `path`, on failure removed."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+        _fsync_folder(path.parent)
+    except OSError as error:
+        raise storage_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file, then move it over `path` in one step."""
+    with atomic_path(path) as temporary:
+        write(temporary)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """Turn an OSError met while writing `path` into advice."""
+    if error.errno in _DISK_FULL:
+        return StorageError(
+            f"{path}: the disk is full ({error.strerror}). Finished files are kept and complete: free some space "
+            "or choose another folder, then run the same command again to continue."
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return StorageError(f"{path}: not writable ({error.strerror}). Choose a folder you may write to.")
+    return StorageError(f"{path}: could not be written ({error.strerror or error}).")
+
+
+def remove_partials(folder: Path) -> int:
+    """Delete what a killed writer left under `folder`; return how many files that were."""
+    leftovers = list(folder.rglob(f".*{PARTIAL}"))
+    for leftover in leftovers:
+        leftover.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def inside(folder: Path, relative: str) -> Path:
+    """Resolve `relative` under `folder`, refusing absolute paths, `..` and links that lead out of it."""
+    root = folder.resolve()
+    candidate = (root / relative).resolve()
+    if Path(relative).is_absolute() or not candidate.is_relative_to(root):
+        raise StorageError(f"path {relative!r} leaves its folder {folder}: only paths inside the folder are allowed")
+    return candidate
+
+
+def _fsync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # some file systems cannot fsync a directory; the rename is still atomic
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

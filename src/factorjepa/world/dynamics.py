@@ -1,0 +1,400 @@
+"""How agents move: each wants to get on, and negotiates the way with its neighbours.
+
+The law is local and has compact support: a neighbour farther than the pair's reach contributes exactly zero. Pair
+terms are accumulated one after another (`bincount`), so a zero term changes no bit. Therefore an edit (an agent taken
+out, an agent braking) leaves every agent that it does not reach unchanged to the bit.
+
+Entities are rows of flat arrays. Several alternative worlds of the same crowd can be stepped at once by stacking their
+rows. Coordinates are metres on a torus (`extent`): x along the street, y to the left, heading as a unit vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+RATE = 8.0  # simulation steps per second; frames between two steps are interpolated
+DT = 1.0 / RATE
+FAR = 1e6  # a speed limit that limits nothing
+
+_HEADWAY = 0.75  # s kept to whoever is ahead
+_STANDOFF = 0.25  # m kept when stopped behind someone
+_CONFLICT_HORIZON = 2.2  # s ahead that crossing paths are compared
+_SIDE_MARGIN = 0.30  # m of clearance that counts as in one's path
+_SWERVE_MARGIN = 0.75  # m of clearance that one tries to get by moving sideways
+_CONTACT = 0.40  # m under which bodies push apart
+_HARD_CONTACT = 9.0  # m/s^2 of that push at touch
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What does not change while agents move. Every array has one row per entity; legs have one column per leg."""
+
+    half_length: Floats
+    half_width: Floats
+    speed: Floats
+    reaction: Floats
+    accelerate: Floats
+    brake: Floats
+    agility: Floats
+    push: Floats
+    wheels: Bools
+    mobile: Bools  # False: parked vehicles, stalls, pillars
+    side: Floats  # +1 passes on the left of what it meets, -1 on the right
+    leg_axis: Ints  # [N, 2] 0: along x, 1: along y
+    leg_sign: Floats  # [N, 2]
+    leg_lateral: Floats  # [N, 2] wanted coordinate across the axis
+    leg_crosses: Bools  # [N, 2] walks straight over to the wanted coordinate before going on
+    leg_at: Floats  # [N] time at which the second leg starts; inf where it starts at `turn_at` or never
+    turn_at: Floats  # [N] coordinate along the first leg where the second starts; nan where it does not
+    wander: Floats  # [N, 3] amplitude (m), angular rate, phase of its sideways drift
+    pause: Floats  # [N, 3] share of time standing, angular rate, phase
+    room: Floats  # [N, 2] half width it may use of the x street and of the y street
+    partner: Ints  # [N] index of the one it walks with, -1 alone
+    obeys: Bools  # stops at a red light
+
+    def __len__(self) -> int:
+        return self.speed.size
+
+    def route(self, leg: Ints) -> Route:
+        """The leg everyone is on; kept until somebody changes leg."""
+        cached: tuple[Ints, Route] | None = self.__dict__.get("_route")
+        if cached is None or cached[0] is not leg:
+            cached = (leg, Route.of(self, leg))
+            object.__setattr__(self, "_route", cached)
+        return cached[1]
+
+    def stacked(self, worlds: int) -> Crowd:
+        """The same crowd repeated, partners pointing into their own world."""
+        if worlds == 1:
+            return self
+        n = len(self)
+        tiled = {f.name: np.concatenate([getattr(self, f.name)] * worlds) for f in fields(self)}
+        offset = np.repeat(np.arange(worlds) * n, n)
+        tiled["partner"] = np.where(tiled["partner"] >= 0, tiled["partner"] + offset, -1)
+        return replace(self, **tiled)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Direction and wanted lateral coordinate of everyone's present leg."""
+
+    along_x: Bools
+    sign: Floats
+    ux: Floats
+    uy: Floats
+    leftward: Floats  # +1 where a larger lateral coordinate lies to the left of the direction
+    lateral: Floats
+    crosses: Bools
+    slope: Floats  # steepest sideways share of the direction
+
+    @classmethod
+    def of(cls, crowd: Crowd, leg: Ints) -> Route:
+        row = np.arange(len(crowd))
+        along_x = crowd.leg_axis[row, leg] == 0
+        sign = crowd.leg_sign[row, leg]
+        crosses = crowd.leg_crosses[row, leg]
+        return cls(
+            along_x=along_x,
+            sign=sign,
+            ux=np.where(along_x, sign, 0.0),
+            uy=np.where(along_x, 0.0, sign),
+            leftward=np.where(along_x, sign, -sign),
+            lateral=crowd.leg_lateral[row, leg],
+            crosses=crosses,
+            slope=np.where(crosses, 1.0, np.minimum(crowd.agility, 0.5)),
+        )
+
+
+@dataclass
+class State:
+    """What changes. Positions are not wrapped: differences are."""
+
+    x: Floats
+    y: Floats
+    vx: Floats
+    vy: Floats
+    hx: Floats
+    hy: Floats
+    leg: Ints
+
+    def copy(self) -> State:
+        return State(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
+
+    def stacked(self, worlds: int) -> State:
+        return State(**{f.name: np.tile(getattr(self, f.name), worlds) for f in fields(self)})
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The torus, the crossing and its light."""
+
+    extent: tuple[float, float]
+    junction: float | None = None  # x of the crossing street's centre line
+    stop_line: float = 0.0  # m from the crossing's centre at which one waits
+    cycle: float = 0.0  # s of one light cycle; 0: no light
+    phase: float = 0.0
+
+    def red(self, time: float) -> tuple[bool, bool]:
+        """Whether the x street and the y street have to wait."""
+        if self.cycle == 0 or self.junction is None:
+            return (False, False)
+        position = ((time + self.phase) / self.cycle) % 1.0
+        return (position > 0.5, not 0.55 < position < 0.95)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Directed pairs (who reacts, to whom), sorted by who reacts."""
+
+    who: Ints
+    whom: Ints
+
+    @property
+    def starts(self) -> Ints:
+        return np.flatnonzero(np.diff(self.who, prepend=-1))
+
+
+def _clip(values: Floats, low: float | Floats, high: float | Floats) -> Floats:
+    """np.clip, whose call overhead is twice that of its two comparisons on arrays of a hundred rows."""
+    return np.minimum(np.maximum(values, low), high)
+
+
+def wrap(difference: Floats, period: float | Floats) -> Floats:
+    """The shortest way around the ring."""
+    return difference - period * np.rint(difference / period)
+
+
+def reach(crowd: Crowd) -> Floats:
+    """[N, N] distance beyond which the second cannot influence the first, whatever they do."""
+    look = crowd.half_length + 1.2 + 1.1 * crowd.speed
+    distance = look[:, None] + crowd.half_length[None, :] + crowd.half_width[None, :]
+    distance[~crowd.mobile] = -1.0
+    np.fill_diagonal(distance, -1.0)
+    return np.asarray(distance)
+
+
+def pairs_within(state: State, ground: Ground, limit: Floats) -> Pairs:
+    """All directed pairs whose distance is under `limit` ([N, N]), sorted by who reacts.
+
+    Sweep along x: the street is much longer than anyone's reach, so most pairs are never looked at.
+    """
+    period = ground.extent[0]
+    n = state.x.size
+    x = state.x % period
+    order = np.argsort(x, kind="stable")
+    ring = np.concatenate([x[order] - period, x[order], x[order] + period])
+    farthest = limit.max(axis=1)
+    low = np.searchsorted(ring, x - farthest)
+    counts = np.maximum(np.searchsorted(ring, x + farthest) - low, 0)
+    who = np.repeat(np.arange(n), counts)
+    offsets = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    whom = order[(np.arange(who.size) + offsets) % n]
+    bound = limit[who, whom]
+    dx, dy = wrap(x[whom] - x[who], period), wrap(state.y[whom] - state.y[who], ground.extent[1])
+    near = (dx * dx + dy * dy < bound * bound) & (bound > 0)
+    return Pairs(who[near], whom[near])
+
+
+def step(
+    state: State,
+    crowd: Crowd,
+    ground: Ground,
+    pairs: Pairs,
+    reaches: Floats,
+    time: float,
+    present: Bools,
+    urge: Floats,
+) -> State:
+    """One step of `DT`. `reaches` has one entry per pair; an absent entity influences nobody.
+
+    `urge` scales every desired speed (1 normally, 0 for one told to brake, above 1 for one told to hurry).
+    """
+    route = crowd.route(state.leg)
+    along_x, sign, crosses = route.along_x, route.sign, route.crosses
+    ux, uy = route.ux, route.uy
+
+    drift = crowd.wander[:, 0] * np.sin(crowd.wander[:, 1] * time + crowd.wander[:, 2])
+    across = np.where(along_x, wrap(state.y, ground.extent[1]), _from_junction(state.x, ground))
+    error = route.lateral + drift - across  # along +y on the x street, along +x on the y street
+    error_left = error * route.leftward
+    steep = np.where(crosses, _clip((np.abs(error) - 0.8) / 1.5, 0.0, 1.0), 0.0)
+    onward = 1.0 - 0.92 * steep
+    sideways = _clip(0.35 * error_left, -1.0, 1.0) * route.slope
+    norm = 1.0 / np.sqrt(onward * onward + sideways * sideways)
+    onward, sideways = onward * norm, sideways * norm
+    dirx, diry = ux * onward - uy * sideways, uy * onward + ux * sideways
+    standing = np.sin(crowd.pause[:, 1] * time + crowd.pause[:, 2]) < 2.0 * crowd.pause[:, 0] - 1.0
+    wanted = crowd.speed * urge * np.where(standing & (crowd.pause[:, 0] > 0), 0.0, 1.0)
+
+    limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, reaches, present, wanted, dirx, diry)
+    limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, along_x, sign))
+    pull, swerve_group = _company(state, crowd, ground, present)
+    target = np.maximum(np.minimum(wanted + pull * (wanted > 0), limit), 0.0)
+    overshoot = np.abs(across) - np.where(along_x, crowd.room[:, 0], crowd.room[:, 1])
+    wall = -5.0 * np.maximum(overshoot, 0.0) * np.sign(across)
+
+    ax = (dirx * target - state.vx) / crowd.reaction + pushx + np.where(along_x, 0.0, wall)
+    ay = (diry * target - state.vy) / crowd.reaction + pushy + np.where(along_x, wall, 0.0)
+    hx, hy = state.hx, state.hy
+    forward = _clip(ax * hx + ay * hy, -crowd.brake, crowd.accelerate)
+    left = _clip(ay * hx - ax * hy, -4.0, 4.0) + swerve + swerve_group
+    v_forward = state.vx * hx + state.vy * hy + DT * forward
+    v_left = state.vy * hx - state.vx * hy + DT * left
+    v_forward = np.where(crowd.wheels, np.maximum(v_forward, 0.0), v_forward)
+    slide = np.where(crowd.wheels, crowd.agility * v_forward, 0.4 + crowd.speed)
+    v_left = _clip(v_left, -slide, slide)
+    top = 1.35 * crowd.speed + 0.2
+    speed = np.sqrt(v_forward * v_forward + v_left * v_left)
+    v_scale = np.where(speed > top, top / np.maximum(speed, 1e-9), 1.0) * crowd.mobile
+    v_forward, v_left, speed = v_forward * v_scale, v_left * v_scale, speed * v_scale
+    vx, vy = v_forward * hx - v_left * hy, v_forward * hy + v_left * hx
+
+    # Heading follows the way one goes; someone who stands keeps looking where they looked.
+    turn = _clip(speed / 0.8, 0.0, 1.0) * np.where(crowd.wheels, 0.30, 0.45)
+    nx, ny = hx + turn * (vx / np.maximum(speed, 0.05) - hx), hy + turn * (vy / np.maximum(speed, 0.05) - hy)
+    length = 1.0 / np.sqrt(nx * nx + ny * ny + 1e-12)
+    x, y = state.x + DT * vx, state.y + DT * vy
+    return State(x, y, vx, vy, nx * length, ny * length, _next_leg(state, crowd, ground, x, y, time))
+
+
+def _neighbours(
+    state: State,
+    crowd: Crowd,
+    ground: Ground,
+    pairs: Pairs,
+    reaches: Floats,
+    present: Bools,
+    wanted: Floats,
+    dirx: Floats,
+    diry: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Speed limit, sideways acceleration and body push that each entity takes from its neighbours."""
+    n = len(crowd)
+    i, j = pairs.who, pairs.whom
+    if i.size == 0:
+        return np.full(n, FAR), np.zeros(n), np.zeros(n), np.zeros(n)
+    terms = pair_terms(state, crowd, ground, pairs, reaches, wanted, dirx, diry)
+    there = present[j].astype(np.float64)
+    limit = np.full(n, FAR)
+    starts = pairs.starts
+    limit[i[starts]] = np.minimum.reduceat(np.where(present[j], np.minimum(terms.follow, terms.give_way), FAR), starts)
+    swerve = np.bincount(i, terms.swerve * there, n)
+    pushx = np.bincount(i, terms.pushx * there, n)
+    pushy = np.bincount(i, terms.pushy * there, n)
+    hard = _HARD_CONTACT * 1.5
+    return limit, _clip(swerve, -3.5, 3.5), _clip(pushx, -hard, hard), _clip(pushy, -hard, hard)
+
+
+@dataclass(frozen=True)
+class PairTerms:
+    """What the second of each pair does to the first."""
+
+    follow: Floats  # speed allowed behind it
+    give_way: Floats  # speed allowed while it passes
+    swerve: Floats  # sideways acceleration, left positive
+    pushx: Floats
+    pushy: Floats
+
+
+def pair_terms(
+    state: State,
+    crowd: Crowd,
+    ground: Ground,
+    pairs: Pairs,
+    reaches: Floats,
+    wanted: Floats,
+    dirx: Floats,
+    diry: Floats,
+) -> PairTerms:
+    """The interaction law, pair by pair."""
+    i, j = pairs.who, pairs.whom
+    dx, dy = wrap(state.x[j] - state.x[i], ground.extent[0]), wrap(state.y[j] - state.y[i], ground.extent[1])
+    distance = np.sqrt(dx * dx + dy * dy) + 1e-6
+    near = _clip((reaches - distance) / 1.0, 0.0, 1.0)
+    hx, hy, gx, gy = state.hx[i], state.hy[i], state.hx[j], state.hy[j]
+    ahead, left = dx * hx + dy * hy, dy * hx - dx * hy
+    parallel, crosswise = np.abs(hx * gx + hy * gy), np.abs(hx * gy - hy * gx)
+    hl_j, hw_j = crowd.half_length[j], crowd.half_width[j]
+    reach_ahead = crowd.half_length[i] + parallel * hl_j + crosswise * hw_j
+    reach_side = crowd.half_width[i] + crosswise * hl_j + parallel * hw_j
+    gap, clear = ahead - reach_ahead, np.abs(left) - reach_side
+    in_front = (ahead > 0) * near
+    want = wanted[i]
+    vjx, vjy = state.vx[j], state.vy[j]
+    v_ahead = np.maximum(vjx * hx + vjy * hy, 0.0)
+
+    # Following: no faster than the one ahead plus what the gap allows.
+    in_path = _clip(1.0 - clear / _SIDE_MARGIN, 0.0, 1.0) * in_front
+    allowed = v_ahead + np.maximum(gap - _STANDOFF, 0.0) / _HEADWAY
+    follow = want - in_path * np.maximum(want - allowed, 0.0)
+
+    # Gap acceptance: would we meet if I went on? Then the less pushy one waits.
+    wx, wy = vjx - dirx[i] * want, vjy - diry[i] * want
+    closest = -(dx * wx + dy * wy) / (wx * wx + wy * wy + 1e-3)
+    miss = np.sqrt((dx + wx * closest) ** 2 + (dy + wy * closest) ** 2)
+    body = 0.55 * (crowd.half_length[i] + crowd.half_width[i] + hl_j + hw_j) + 0.35
+    conflict = (closest > 0) & (crosswise > 0.35) & (crowd.push[j] > crowd.push[i]) & (vjx * vjx + vjy * vjy > 0.04)
+    strength = _clip((_CONFLICT_HORIZON - closest) / 0.8, 0.0, 1.0) * _clip((body - miss) / 0.5, 0.0, 1.0)
+    give_way = want * (1.0 - conflict * strength * in_front)
+
+    # Swerving: get past the slower one, or out of the way of the oncoming one.
+    look = 1.2 + 0.9 * crowd.speed[i]
+    impatience = _clip(want - (vjx * hx + vjy * hy), 0.0, 2.0) * 0.5
+    evade = _clip(1.0 - gap / look, 0.0, 1.0) * _clip(1.0 - clear / _SWERVE_MARGIN, 0.0, 1.0)
+    away = -(left - 0.3 * crowd.side[i]) / (np.abs(left) + 0.3)
+    swerve = 4.0 * evade * impatience * away * in_front
+
+    # Contact: bodies keep apart, the lighter one gives more.
+    touch = _clip(1.0 - clear / _CONTACT, 0.0, 2.0) * _clip(1.0 - (np.abs(ahead) - reach_ahead) / _CONTACT, 0.0, 2.0)
+    share = _HARD_CONTACT * crowd.push[j] / (crowd.push[i] + crowd.push[j])
+    push = -touch * share * near / distance
+    return PairTerms(follow, give_way, swerve, push * dx, push * dy)
+
+
+def _company(state: State, crowd: Crowd, ground: Ground, present: Bools) -> tuple[Floats, Floats]:
+    """Those who walk together keep level and side by side: speed correction, sideways acceleration."""
+    together = crowd.partner >= 0
+    if not together.any():
+        zero = np.zeros(len(crowd))
+        return zero, zero
+    other = np.where(together, crowd.partner, 0)
+    there = together & present[other]
+    dx, dy = wrap(state.x[other] - state.x, ground.extent[0]), wrap(state.y[other] - state.y, ground.extent[1])
+    ahead, left = dx * state.hx + dy * state.hy, dy * state.hx - dx * state.hy
+    close = there & (dx * dx + dy * dy < 36.0)
+    pull = np.where(close, _clip(0.5 * ahead, -0.5, 0.5) * crowd.speed, 0.0)
+    abreast = np.where(close, _clip(1.2 * (left - 0.75 * np.where(left >= 0, 1.0, -1.0)), -1.2, 1.2), 0.0)
+    return pull, abreast
+
+
+def _signal_limit(
+    state: State, crowd: Crowd, ground: Ground, time: float, along_x: Bools, sign: Floats
+) -> Floats | float:
+    """Speed allowed in front of a red light, for those who obey it."""
+    red_x, red_y = ground.red(time)
+    if not (red_x or red_y):
+        return FAR
+    along = np.where(along_x, _from_junction(state.x, ground), wrap(state.y, ground.extent[1])) * sign
+    distance = -along - ground.stop_line - crowd.half_length
+    waits = crowd.obeys & np.where(along_x, red_x, red_y) & (distance > -0.5)
+    return np.where(waits, np.maximum(distance - 0.3, 0.0) / _HEADWAY, FAR)
+
+
+def _next_leg(state: State, crowd: Crowd, ground: Ground, x: Floats, y: Floats, time: float) -> Ints:
+    along_x = crowd.leg_axis[:, 0] == 0
+    past = np.where(along_x, x, y) - crowd.turn_at
+    past = wrap(past, np.where(along_x, *ground.extent)) * crowd.leg_sign[:, 0]
+    due = ((past >= 0) & (past < 3.0)) | (time >= crowd.leg_at)  # nan compares false: those never turn
+    due &= state.leg == 0
+    return np.where(due, 1, state.leg) if due.any() else state.leg
+
+
+def _from_junction(x: Floats, ground: Ground) -> Floats:
+    return wrap(x - (ground.junction or 0.0), ground.extent[0])

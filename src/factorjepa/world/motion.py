@@ -1,0 +1,85 @@
+"""Trajectories: runs the dynamics over a clip, with or without an edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dynamics import DT, Bools, Floats, Pairs, State, pairs_within, reach, step
+from .population import Population
+
+WARM_UP = 24  # steps before the clip starts, so that nobody is still where they were put
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change to the world from `start` seconds on. All other random numbers stay the same."""
+
+    without: int | None = None  # agent row taken out
+    brake: int | None = None  # agent row that stops
+    hurry: int | None = None  # agent row that goes 1.6 times as fast
+    alone: bool = False  # nobody reacts to anybody
+    start: float = 0.0
+
+    @property
+    def agent(self) -> int | None:
+        return next((row for row in (self.without, self.brake, self.hurry) if row is not None), None)
+
+
+NO_EDIT = Edit()
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States at every simulation step of the clip: arrays `[T, N]`."""
+
+    x: Floats
+    y: Floats
+    vx: Floats
+    vy: Floats
+    hx: Floats
+    hy: Floats
+    leg: NDArray[np.intp]
+    present: Bools
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def state(self, index: int) -> State:
+        return State(*(getattr(self, name)[index].copy() for name in ("x", "y", "vx", "vy", "hx", "hy", "leg")))
+
+
+def simulate(
+    population: Population, steps: int, edit: Edit = NO_EDIT, camera_from: Trajectory | None = None
+) -> Trajectory:
+    """Run `steps` steps after the warm-up. `camera_from` replays the camera carrier of another run."""
+    crowd, ground = population.crowd, population.ground
+    n = len(crowd)
+    limit = reach(crowd)
+    state, present, urge = population.start.copy(), np.ones(n, dtype=bool), np.ones(n)
+    nobody = Pairs(np.empty(0, np.intp), np.empty(0, np.intp))
+    camera = population.camera
+    frames: list[State] = []
+    presence = np.ones((steps, n), dtype=bool)
+    for k in range(-WARM_UP, steps):
+        time = k * DT
+        edited = k >= 0 and time >= edit.start - 1e-9
+        if edited:
+            if edit.without is not None:
+                present[edit.without] = False
+            if edit.brake is not None:
+                urge[edit.brake] = 0.0
+            if edit.hurry is not None:
+                urge[edit.hurry] = 1.6
+        if k >= 0:
+            if camera_from is not None and camera is not None:
+                for name in ("x", "y", "vx", "vy", "hx", "hy"):
+                    getattr(state, name)[camera] = getattr(camera_from, name)[k, camera]
+            frames.append(state)
+            presence[k] = present
+        pairs = nobody if edited and edit.alone else pairs_within(state, ground, limit)
+        state = step(state, crowd, ground, pairs, limit[pairs.who, pairs.whom], time, present, urge)
+    columns = {name: np.stack([getattr(s, name) for s in frames]) for name in State.__dataclass_fields__}
+    return Trajectory(present=presence, **columns)

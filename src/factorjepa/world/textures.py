@@ -1,0 +1,273 @@
+"""Painted surfaces: carriageway, house fronts, sky. Drawn once per street, then only warped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from .cities import RGB
+from .settings import Illumination, Weather
+from .street import Building, Street
+
+Image = NDArray[np.uint8]
+GROUND_SCALE = 10.0  # texture pixels per metre of ground
+WALL_SCALE = 14.0  # and of wall
+
+
+@dataclass(frozen=True)
+class Light:
+    """How a scene is lit: gain per channel, colour of the air, how fast it hides things, sun for shadows."""
+
+    gain: NDArray[np.float32]
+    air: NDArray[np.float32]
+    fog: float  # per metre
+    zenith: NDArray[np.float32]
+    shadow: float
+    sun: tuple[float, float]  # ground direction of shadows times their length per metre of height
+    night: bool
+
+
+def light_of(street: Street, illumination: Illumination, weather: Weather, rng: np.random.Generator) -> Light:
+    gain, air, zenith, shadow = {
+        "day": ((1.0, 0.99, 0.96), (214, 220, 226), (120, 164, 214), 0.42),
+        "dusk": ((0.86, 0.70, 0.60), (232, 168, 128), (104, 96, 142), 0.25),
+        "night": ((0.36, 0.38, 0.48), (44, 44, 62), (14, 16, 34), 0.12),
+    }[illumination]
+    fog = 0.004 + 0.010 * street.city.haze
+    if weather == "rain":
+        gain, zenith, shadow, fog = tuple(0.82 * g for g in gain), tuple(0.6 * a for a in air), 0.10, fog + 0.012
+        air = tuple(0.78 * a for a in air)
+    elif weather == "haze":
+        fog, shadow, zenith = fog + 0.028, 0.5 * shadow, tuple(0.35 * z + 0.65 * a for z, a in zip(zenith, air, strict=True))
+    angle = float(rng.uniform(0, 2 * np.pi))
+    length = float(rng.uniform(0.35, 0.8))
+    as_f32 = lambda value: np.asarray(value, np.float32)  # noqa: E731
+    sun = (length * float(np.cos(angle)), length * float(np.sin(angle)))
+    return Light(as_f32(gain), as_f32(air), fog, as_f32(zenith), shadow, sun, illumination == "night")
+
+
+def noise(shape: tuple[int, int], octaves: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Smooth noise in about [-1, 1] that tiles: blurred grids at several scales."""
+    out = np.zeros(shape, np.float32)
+    for cells in octaves:
+        grid = rng.uniform(-1, 1, size=(max(2, shape[0] * cells // max(shape)), max(2, shape[1] * cells // max(shape)))).astype(np.float32)
+        out += cv2.resize(grid, (shape[1], shape[0]), interpolation=cv2.INTER_LINEAR)
+    return out / len(octaves)
+
+
+def ground_texture(street: Street, weather: Weather, night: bool, rng: np.random.Generator) -> Image:
+    """The whole ring from above: `[extent_y, extent_x]` at GROUND_SCALE, x to the right, y = 0 in the middle row."""
+    width, height = (round(side * GROUND_SCALE) for side in street.extent)
+    middle, scale = height / 2, GROUND_SCALE
+    road, earth = np.array(street.city.road, np.float32), np.array(street.city.earth, np.float32)
+    image = np.empty((height, width, 3), np.float32)
+    image[:] = earth * 0.85
+    rows = (np.arange(height) - middle) / scale
+    image[np.abs(rows) < street.half_way] = earth
+    image[np.abs(rows) < street.half_road] = road
+    if street.family.water:
+        image[rows < -street.half_way - 0.1] = (96, 132, 146)
+    if street.junction is not None:
+        columns = np.arange(width) / scale - street.junction
+        image[:, np.abs(columns) < street.half_way] = earth
+        image[:, np.abs(columns) < street.half_road] = road
+        image[np.abs(rows) < street.half_road] = road
+    _paving(image, rows, street)
+    if street.disorder > 0.3:  # soft boundaries: dust and broken edges eat into the carriageway
+        ragged = noise((height, width), (48, 120), rng)
+        edge = np.abs(np.abs(rows) - street.half_road)[:, None]
+        image += ((edge < 0.9) * np.clip(ragged * 1.6, 0, 1) * 0.8)[..., None] * (earth - image)
+        patches = noise((height, width), (14, 30), rng) > 0.42
+        image[patches] *= 0.86
+        image[noise((height, width), (70, 160), rng) > 0.55] *= 0.8  # potholes, stains
+    image *= (1.0 + 0.07 * noise((height, width), (90, 400), rng))[..., None]
+    _markings(image, street)
+    if weather == "rain":
+        puddles = np.clip(noise((height, width), (20, 60), rng) * 2.2 - 0.25, 0, 1)[..., None]
+        image = image * (0.72 - 0.15 * puddles) + puddles * np.array((70, 78, 88), np.float32)
+    if night:  # pools of lamp light
+        pools = np.zeros((height, width), np.float32)
+        for x in range(0, int(street.extent[0]), 14):
+            for sign in (1, -1):
+                centre = (round((x + 4) * scale), round(middle + sign * street.half_road * scale))
+                cv2.circle(pools, centre, round(4.5 * scale), 1.0, -1)
+        pools = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))[..., None]
+        image *= 1.0 + pools * np.array((1.5, 1.15, 0.7), np.float32)
+    return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def _paving(image: NDArray[np.float32], rows: NDArray[np.float64], street: Street) -> None:
+    """Kerbs and slabs of the footpaths."""
+    scale = GROUND_SCALE
+    path = (np.abs(rows) > street.half_road) & (np.abs(rows) < street.half_way)
+    columns = np.arange(image.shape[1])
+    mouth = np.zeros(image.shape[1], bool)
+    if street.junction is not None:
+        mouth = np.abs(columns / scale - street.junction) < street.half_road
+    image[np.ix_(path, (columns % round(1.2 * scale) == 0) & ~mouth)] *= 0.86
+    kerb = np.abs(np.abs(rows) - street.half_road) < 0.12
+    striped = street.regime == "sparse" or street.scene_type in ("flyover", "junction")
+    light, dark = (np.array((226, 222, 210)), np.array((60, 58, 58))) if striped else (np.array((176, 170, 160)), np.array((150, 144, 134)))
+    block = (columns // round(1.0 * scale)) % 2 == 0
+    for shade, which in ((light, block), (dark, ~block)):
+        image[np.ix_(kerb, which & ~mouth)] = shade
+
+
+def _markings(image: NDArray[np.float32], street: Street) -> None:
+    """Lane lines and zebra crossings: crisp where rules are kept, worn where they are not."""
+    scale, middle = GROUND_SCALE, image.shape[0] / 2
+    worn = 0.75 - 0.6 * street.disorder
+    white = np.array((232, 230, 222), np.float32)
+
+    def paint(y0: float, y1: float, x0: float, x1: float) -> None:
+        a, b = sorted((round(middle + y0 * scale), round(middle + y1 * scale)))
+        c, d = max(0, round(x0 * scale)), round(x1 * scale)
+        patch = image[max(0, a) : b, c:d]
+        patch += worn * (white - patch)
+
+    if street.family.flyover:
+        image[round(middle - 0.8 * scale) : round(middle + 0.8 * scale)] = (150, 146, 138)
+    lanes = max(1, int(street.half_road // 3.0))
+    for lane in range(lanes):
+        offset = lane * street.half_road / lanes
+        for x in np.arange(0.0, street.extent[0], 4.0):
+            if street.junction is not None and abs(x + 1 - street.junction) < street.half_way + 1:
+                continue
+            for sign in ((1,) if lane == 0 else (1, -1)):
+                length = 4.0 if lane == 0 and street.disorder < 0.3 else 2.0
+                paint(sign * offset - 0.07, sign * offset + 0.07, float(x), float(x) + length)
+    if street.junction is not None:
+        for side in (-1, 1):
+            x = street.junction + side * (street.half_way + 0.6)
+            for y in np.arange(-street.half_road + 0.3, street.half_road - 0.3, 1.0):
+                paint(float(y), float(y) + 0.5, x - 1.1, x + 1.1)
+
+
+def wall_texture(street: Street, building: Building, night: bool) -> Image:
+    """One house front, `[height, width, 3]` at WALL_SCALE, first row at the roof."""
+    rng = np.random.Generator(np.random.PCG64([street.look, building.look]))
+    city, scale = street.city, WALL_SCALE
+    span = max(abs(building.x1 - building.x0), abs(building.y1 - building.y0))
+    width, height = max(8, round(span * scale)), max(8, round(building.height * scale))
+    paint = np.array(city.walls[int(rng.integers(len(city.walls)))], np.float32)
+    image = np.empty((height, width, 3), np.float32)
+    image[:] = paint * float(rng.uniform(0.9, 1.06))
+    image *= (1.0 + 0.05 * noise((height, width), (12, 60), rng))[..., None]
+    image[: max(1, round(0.25 * scale))] = np.array(city.trim)  # parapet
+    ground_floor = round(3.2 * scale)
+    storeys = max(0, round((building.height - 3.6) / 3.1))
+    lit = (250, 214, 140)
+    for storey in range(storeys):
+        top = round(height - ground_floor - (storey + 1) * 3.1 * scale)
+        _storey(image, top, city.trim, building, rng, lit if night else None, city.balconies)
+    if building.shop:
+        _shops(image, ground_floor, city.accents, rng, night)
+    else:
+        _entrance(image, ground_floor, city.trim, building.arched, rng)
+    grime = np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None, None] ** 4
+    image *= 1.0 - 0.22 * grime
+    return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def _storey(
+    image: NDArray[np.float32], top: int, trim: RGB, building: Building, rng: np.random.Generator, lit: RGB | None, balconies: float
+) -> None:
+    scale, width = WALL_SCALE, image.shape[1]
+    count = max(1, round(width / scale / 2.3))
+    pitch = width / count
+    has_balcony = rng.random() < balconies
+    for k in range(count):
+        x0, x1 = round((k + 0.27) * pitch), round((k + 0.73) * pitch)
+        y0, y1 = top + round(0.7 * scale), top + round(2.2 * scale)
+        glass = (58, 66, 76) if lit is None or rng.random() < 0.55 else lit
+        cv2.rectangle(image, (x0 - 2, y0 - 2), (x1 + 2, y1 + 2), trim, -1)
+        cv2.rectangle(image, (x0, y0), (x1, y1), glass, -1)
+        if building.arched:
+            cv2.ellipse(image, ((x0 + x1) // 2, y0), ((x1 - x0) // 2 + 2, round(0.5 * scale)), 0, 180, 360, trim, -1)
+            cv2.ellipse(image, ((x0 + x1) // 2, y0), ((x1 - x0) // 2, round(0.4 * scale)), 0, 180, 360, glass, -1)
+        elif rng.random() < 0.25:  # air conditioner under the window
+            cv2.rectangle(image, (x0, y1 + 3), (x0 + round(0.8 * scale), y1 + round(0.55 * scale)), (208, 206, 200), -1)
+        elif rng.random() < 0.2:  # washing on a line
+            colour = tuple(int(c) for c in rng.integers(60, 240, size=3))
+            cv2.rectangle(image, (x0, y1), (x0 + round(0.5 * scale), y1 + round(0.7 * scale)), colour, -1)
+    if has_balcony:
+        y = top + round(2.35 * scale)
+        cv2.rectangle(image, (2, y), (width - 3, y + round(0.12 * scale)), tuple(0.7 * c for c in trim), -1)
+        for x in range(4, width - 4, max(3, round(0.35 * scale))):
+            cv2.line(image, (x, y - round(0.7 * scale)), (x, y), trim, 1)
+        cv2.line(image, (2, y - round(0.7 * scale)), (width - 3, y - round(0.7 * scale)), trim, 1)
+
+
+def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng: np.random.Generator, night: bool) -> None:
+    """Open shutters, dark interiors, awnings and signboards with unreadable lettering."""
+    scale, (height, width) = WALL_SCALE, image.shape[:2]
+    count = max(1, round(width / scale / 3.6))
+    pitch = width / count
+    for k in range(count):
+        x0, x1 = round(k * pitch + 3), round((k + 1) * pitch - 3)
+        top = height - floor
+        sign = accents[int(rng.integers(len(accents)))]
+        inside = (235, 205, 150) if night else (70, 62, 56)
+        if rng.random() < 0.2:
+            inside = (128, 130, 132)  # shutter down
+        cv2.rectangle(image, (x0, top + round(0.9 * scale)), (x1, height - 1), inside, -1)
+        for _ in range(10):  # goods on display
+            gx, gy = int(rng.integers(x0, max(x0 + 1, x1 - 6))), int(rng.integers(top + round(1.1 * scale), height - 4))
+            colour = tuple(int(c) for c in rng.integers(50, 230, size=3))
+            cv2.rectangle(image, (gx, gy), (min(x1, gx + int(rng.integers(3, 9))), gy + int(rng.integers(3, 8))), colour, -1)
+        cv2.rectangle(image, (x0 - 2, top), (x1 + 2, top + round(0.75 * scale)), sign, -1)
+        ink = (245, 240, 225) if sum(sign) < 420 else (60, 30, 30)
+        x = x0 + 4
+        while x < x1 - 6:
+            stroke = int(rng.integers(2, 6))
+            cv2.rectangle(image, (x, top + 4), (x + stroke, top + round(0.75 * scale) - 4), ink, -1)
+            x += stroke + int(rng.integers(2, 5))
+        awning = accents[int(rng.integers(len(accents)))]
+        for stripe in range(x0, x1, 8):
+            colour = awning if (stripe // 8) % 2 else (232, 228, 220)
+            cv2.rectangle(image, (stripe, top + round(0.8 * scale)), (min(stripe + 8, x1), top + round(1.15 * scale)), colour, -1)
+
+
+def _entrance(image: NDArray[np.float32], floor: int, trim: RGB, arched: bool, rng: np.random.Generator) -> None:
+    scale, (height, width) = WALL_SCALE, image.shape[:2]
+    count = max(1, round(width / scale / 2.8))
+    pitch = width / count
+    door = int(rng.integers(count))
+    for k in range(count):
+        x0, x1 = round((k + 0.22) * pitch), round((k + 0.78) * pitch)
+        top = height - floor + round((0.7 if k == door else 0.9) * scale)
+        bottom = height - 1 if k == door or arched else height - round(0.9 * scale)
+        inside = tuple(0.55 * c for c in trim) if k == door else (64, 68, 74)
+        cv2.rectangle(image, (x0 - 3, top - 3), (x1 + 3, bottom), trim, -1)
+        cv2.rectangle(image, (x0, top), (x1, bottom), inside, -1)
+        if arched:
+            cv2.ellipse(image, ((x0 + x1) // 2, top), ((x1 - x0) // 2 + 3, round(0.6 * scale)), 0, 180, 360, trim, -1)
+            cv2.ellipse(image, ((x0 + x1) // 2, top), ((x1 - x0) // 2, round(0.5 * scale)), 0, 180, 360, inside, -1)
+
+
+def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> NDArray[np.float32]:
+    """360° of sky and distant roofs, `[120, 720, 3]`: two pixels per degree, horizon at row 90, float32."""
+    height, width, horizon = 120, 720, 90
+    rows = np.clip((horizon - np.arange(height)) / horizon, 0, 1).astype(np.float32)[:, None, None] ** 0.7
+    image = np.empty((height, width, 3), np.float32)
+    image[:] = light.air * (1 - rows) + light.zenith * rows
+    clouds = np.clip(noise((height, width), (10, 24, 60), rng) * 1.4, 0, 1)[..., None] * rows
+    image += clouds * 0.35 * (light.air - image)
+    shade = 0.62 * light.air + 0.38 * np.asarray(street.city.walls[0], np.float32) * light.gain
+    x = 0
+    while x < width:
+        span, rise = int(rng.integers(8, 26)), int(rng.integers(3, 14))
+        tone = shade * float(rng.uniform(0.86, 1.02))
+        image[horizon - rise :, x : x + span] = tone
+        if rng.random() < 0.12 + 0.5 * street.city.arches:
+            cv2.circle(image, (x + span // 2, horizon - rise), span // 4, tuple(map(float, tone)), -1)
+        if light.night:
+            for _ in range(4):
+                px, py = min(width - 1, x + int(rng.integers(span))), horizon - int(rng.integers(rise))
+                image[py, px] = (220, 190, 120)
+        x += span
+    image[horizon + 2 :] = light.air * 0.9
+    return image

@@ -45,6 +45,29 @@ class Pose:
         return np.asarray(intrinsics @ columns)
 
 
+def clip_polygon(seen: Floats) -> Floats | None:
+    """The part of a polygon (camera coordinates `[K, 3]`) in front of the near plane, or None."""
+    depth = seen[:, 2]
+    if depth.min() >= NEAR:
+        return seen
+    if depth.max() <= NEAR:
+        return None
+    kept: list[Floats] = []
+    for k in range(len(seen)):
+        p, q = seen[k], seen[(k + 1) % len(seen)]
+        if p[2] >= NEAR:
+            kept.append(p)
+        if (p[2] >= NEAR) != (q[2] >= NEAR):
+            kept.append(p + (q - p) * ((NEAR - p[2]) / (q[2] - p[2])))
+    return np.array(kept) if len(kept) >= 3 else None
+
+
+def fixed_pixels(outline: Floats, pose: Pose) -> NDArray[np.int32]:
+    """Outline in sixteenths of a pixel, as OpenCV's polygon filling takes it."""
+    points = outline[:, :2] / outline[:, 2:] * pose.focal + pose.centre
+    return np.rint(points * 16).clip(-500_000, 500_000).astype(np.int32)
+
+
 @dataclass(frozen=True)
 class CameraPath:
     """Camera position `[T, 3]` and angles `[T, 3]` (yaw to the left, pitch down, roll) at simulation steps."""
@@ -94,14 +117,16 @@ def carry(
         xy = xy + 0.4 * np.stack([np.cos(heading), np.sin(heading)], axis=1)
         bob = 0.02 * rough * shake(t, 3.1)
         pitch = base_pitch + 0.010 * rough * shake(t, 2.3)
-        yaw = heading + 0.02 * shake(t, 0.4)
+        yaw = np.clip(heading, -0.35, 0.35) + 0.02 * shake(t, 0.4)
         roll = 0.008 * rough * shake(t, 1.9)
         focal = float(rng.uniform(0.68, 0.85))
     else:
         height, base_pitch, gait = float(rng.uniform(1.5, 1.75)), float(rng.uniform(0.02, 0.10)), np.minimum(speed, 1.0)
         bob = 0.03 * gait * np.sin(2 * np.pi * 1.9 * t)
         pitch = base_pitch + 0.018 * gait * shake(t, 1.9)
-        yaw = heading + float(rng.uniform(0.12, 0.4)) * np.sin(0.5 * t + float(rng.uniform(0, 6.28))) + 0.02 * shake(t, 1.3)
+        # A walker looks down the street and around, not at the wall they happen to be pushed towards.
+        glance = float(rng.uniform(0.1, 0.35)) * np.sin(0.5 * t + float(rng.uniform(0, 6.28)))
+        yaw = np.clip(0.4 * heading + glance, -0.45, 0.45) + 0.02 * shake(t, 1.3)
         roll = 0.02 * gait * shake(t, 1.1)
         focal = float(rng.uniform(0.72, 0.92))
     position = np.concatenate([xy, (height + bob)[:, None]], axis=1)

@@ -10,7 +10,9 @@ rows. Coordinates are metres on a torus (`extent`): x along the street, y to the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,15 +72,28 @@ class Crowd:
             object.__setattr__(self, "_route", cached)
         return cached[1]
 
-    def stacked(self, worlds: int) -> Crowd:
-        """The same crowd repeated, partners pointing into their own world."""
-        if worlds == 1:
-            return self
-        n = len(self)
-        tiled = {f.name: np.concatenate([getattr(self, f.name)] * worlds) for f in fields(self)}
-        offset = np.repeat(np.arange(worlds) * n, n)
-        tiled["partner"] = np.where(tiled["partner"] >= 0, tiled["partner"] + offset, -1)
-        return replace(self, **tiled)
+    def take(self, rows: Ints, partner: Ints) -> Crowd:
+        """A crowd of these rows (repeats allowed) with new partner indices."""
+        chosen = {f.name: getattr(self, f.name)[rows] for f in fields(self)}
+        return Crowd(**(chosen | {"partner": partner}))
+
+    @staticmethod
+    def joined(crowds: Sequence[Crowd]) -> Crowd:
+        """Several crowds as one, each still walking with its own partners."""
+        columns = {f.name: np.concatenate([getattr(crowd, f.name) for crowd in crowds]) for f in fields(Crowd)}
+        offset = np.repeat(np.cumsum([0, *map(len, crowds[:-1])]), [len(crowd) for crowd in crowds])
+        columns["partner"] = np.where(columns["partner"] >= 0, columns["partner"] + offset, -1)
+        return Crowd(**columns)
+
+    @functools.cached_property
+    def look(self) -> Floats:
+        """How far ahead each takes notice of others."""
+        return self.half_length + 1.2 + 1.1 * self.speed
+
+    @functools.cached_property
+    def bulk(self) -> Floats:
+        """How much farther each is noticed for its size."""
+        return self.half_length + self.half_width
 
 
 @dataclass(frozen=True)
@@ -127,8 +142,12 @@ class State:
     def copy(self) -> State:
         return State(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
 
-    def stacked(self, worlds: int) -> State:
-        return State(**{f.name: np.tile(getattr(self, f.name), worlds) for f in fields(self)})
+    def take(self, rows: Ints) -> State:
+        return State(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @staticmethod
+    def joined(states: Sequence[State]) -> State:
+        return State(**{f.name: np.concatenate([getattr(state, f.name) for state in states]) for f in fields(State)})
 
 
 @dataclass(frozen=True)
@@ -155,10 +174,14 @@ class Pairs:
 
     who: Ints
     whom: Ints
+    reach: Floats  # distance beyond which the second has no influence on the first
 
     @property
     def starts(self) -> Ints:
         return np.flatnonzero(np.diff(self.who, prepend=-1))
+
+
+NO_PAIRS = Pairs(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0))
 
 
 def _clip(values: Floats, low: float | Floats, high: float | Floats) -> Floats:
@@ -171,35 +194,30 @@ def wrap(difference: Floats, period: float | Floats) -> Floats:
     return difference - period * np.rint(difference / period)
 
 
-def reach(crowd: Crowd) -> Floats:
-    """[N, N] distance beyond which the second cannot influence the first, whatever they do."""
-    look = crowd.half_length + 1.2 + 1.1 * crowd.speed
-    distance = look[:, None] + crowd.half_length[None, :] + crowd.half_width[None, :]
-    distance[~crowd.mobile] = -1.0
-    np.fill_diagonal(distance, -1.0)
-    return np.asarray(distance)
+def pairs_within(state: State, crowd: Crowd, ground: Ground, world: Ints, reacts: Bools) -> Pairs:
+    """All directed pairs of the same world in which the first (one that `reacts`) can notice the second.
 
-
-def pairs_within(state: State, ground: Ground, limit: Floats) -> Pairs:
-    """All directed pairs whose distance is under `limit` ([N, N]), sorted by who reacts.
-
-    Sweep along x: the street is much longer than anyone's reach, so most pairs are never looked at.
+    Sweep along x: the street is much longer than anyone's reach, so most pairs are never looked at. Worlds lie far
+    apart on the sweep line.
     """
-    period = ground.extent[0]
-    n = state.x.size
+    period, n = ground.extent[0], state.x.size
     x = state.x % period
-    order = np.argsort(x, kind="stable")
-    ring = np.concatenate([x[order] - period, x[order], x[order] + period])
-    farthest = limit.max(axis=1)
-    low = np.searchsorted(ring, x - farthest)
-    counts = np.maximum(np.searchsorted(ring, x + farthest) - low, 0)
-    who = np.repeat(np.arange(n), counts)
-    offsets = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    whom = order[(np.arange(who.size) + offsets) % n]
-    bound = limit[who, whom]
+    line = x + world * (4.0 * period)
+    ring = np.concatenate([line - period, line, line + period])
+    order = np.argsort(ring, kind="stable")
+    ring, order = ring[order], order % n
+    rows = np.flatnonzero(reacts)
+    farthest = crowd.look[rows] + crowd.bulk.max(initial=0.0)
+    low = np.searchsorted(ring, line[rows] - farthest)
+    counts = np.searchsorted(ring, line[rows] + farthest) - low
+    who = np.repeat(rows, counts)
+    whom = order[np.arange(who.size) + np.repeat(low - np.cumsum(counts) + counts, counts)]
+    reaches = crowd.look[who] + crowd.bulk[whom]
     dx, dy = wrap(x[whom] - x[who], period), wrap(state.y[whom] - state.y[who], ground.extent[1])
-    near = (dx * dx + dy * dy < bound * bound) & (bound > 0)
-    return Pairs(who[near], whom[near])
+    near = (dx * dx + dy * dy < reaches * reaches) & (who != whom)
+    # Whoever is behind matters only in contact.
+    near &= dx * state.hx[who] + dy * state.hy[who] > -(crowd.half_length[who] + crowd.bulk[whom] + _CONTACT)
+    return Pairs(who[near], whom[near], reaches[near])
 
 
 def step(
@@ -207,12 +225,11 @@ def step(
     crowd: Crowd,
     ground: Ground,
     pairs: Pairs,
-    reaches: Floats,
     time: float,
     present: Bools,
     urge: Floats,
 ) -> State:
-    """One step of `DT`. `reaches` has one entry per pair; an absent entity influences nobody.
+    """One step of `DT`. An absent entity influences nobody.
 
     `urge` scales every desired speed (1 normally, 0 for one told to brake, above 1 for one told to hurry).
     """
@@ -233,7 +250,7 @@ def step(
     standing = np.sin(crowd.pause[:, 1] * time + crowd.pause[:, 2]) < 2.0 * crowd.pause[:, 0] - 1.0
     wanted = crowd.speed * urge * np.where(standing & (crowd.pause[:, 0] > 0), 0.0, 1.0)
 
-    limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, reaches, present, wanted, dirx, diry)
+    limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, present, wanted, dirx, diry)
     limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, along_x, sign))
     pull, swerve_group = _company(state, crowd, ground, present)
     target = np.maximum(np.minimum(wanted + pull * (wanted > 0), limit), 0.0)
@@ -256,9 +273,12 @@ def step(
     v_forward, v_left, speed = v_forward * v_scale, v_left * v_scale, speed * v_scale
     vx, vy = v_forward * hx - v_left * hy, v_forward * hy + v_left * hx
 
-    # Heading follows the way one goes; someone who stands keeps looking where they looked.
+    # Heading follows the way one goes; wheels also keep to the way they want, so a nudge does not turn them around.
+    # Someone who stands keeps looking where they looked.
+    keep = np.where(crowd.wheels, 0.65, 0.25)
+    going = (1.0 - keep) / np.maximum(speed, 0.05)
     turn = _clip(speed / 0.8, 0.0, 1.0) * np.where(crowd.wheels, 0.30, 0.45)
-    nx, ny = hx + turn * (vx / np.maximum(speed, 0.05) - hx), hy + turn * (vy / np.maximum(speed, 0.05) - hy)
+    nx, ny = hx + turn * (vx * going + dirx * keep - hx), hy + turn * (vy * going + diry * keep - hy)
     length = 1.0 / np.sqrt(nx * nx + ny * ny + 1e-12)
     x, y = state.x + DT * vx, state.y + DT * vy
     return State(x, y, vx, vy, nx * length, ny * length, _next_leg(state, crowd, ground, x, y, time))
@@ -269,7 +289,6 @@ def _neighbours(
     crowd: Crowd,
     ground: Ground,
     pairs: Pairs,
-    reaches: Floats,
     present: Bools,
     wanted: Floats,
     dirx: Floats,
@@ -280,7 +299,7 @@ def _neighbours(
     i, j = pairs.who, pairs.whom
     if i.size == 0:
         return np.full(n, FAR), np.zeros(n), np.zeros(n), np.zeros(n)
-    terms = pair_terms(state, crowd, ground, pairs, reaches, wanted, dirx, diry)
+    terms = pair_terms(state, crowd, ground, pairs, wanted, dirx, diry)
     there = present[j].astype(np.float64)
     limit = np.full(n, FAR)
     starts = pairs.starts
@@ -308,7 +327,6 @@ def pair_terms(
     crowd: Crowd,
     ground: Ground,
     pairs: Pairs,
-    reaches: Floats,
     wanted: Floats,
     dirx: Floats,
     diry: Floats,
@@ -317,7 +335,7 @@ def pair_terms(
     i, j = pairs.who, pairs.whom
     dx, dy = wrap(state.x[j] - state.x[i], ground.extent[0]), wrap(state.y[j] - state.y[i], ground.extent[1])
     distance = np.sqrt(dx * dx + dy * dy) + 1e-6
-    near = _clip((reaches - distance) / 1.0, 0.0, 1.0)
+    near = _clip(pairs.reach - distance, 0.0, 1.0)
     hx, hy, gx, gy = state.hx[i], state.hy[i], state.hx[j], state.hy[j]
     ahead, left = dx * hx + dy * hy, dy * hx - dx * hy
     parallel, crosswise = np.abs(hx * gx + hy * gy), np.abs(hx * gy - hy * gx)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import DT, Bools, Floats, Pairs, State, pairs_within, reach, step
+from .dynamics import DT, NO_PAIRS, Bools, Crowd, Floats, State, pairs_within, step
 from .population import Population
 
 WARM_UP = 24  # steps before the clip starts, so that nobody is still where they were put
@@ -54,13 +55,21 @@ class Trajectory:
 def simulate(
     population: Population, steps: int, edit: Edit = NO_EDIT, camera_from: Trajectory | None = None
 ) -> Trajectory:
-    """Run `steps` steps after the warm-up. `camera_from` replays the camera carrier of another run."""
-    crowd, ground = population.crowd, population.ground
+    """Run one clip for `steps` steps after the warm-up. `camera_from` replays the camera carrier of another run."""
+    return simulate_together([population], steps, edit, camera_from)[0]
+
+
+def simulate_together(
+    populations: Sequence[Population], steps: int, edit: Edit = NO_EDIT, camera_from: Trajectory | None = None
+) -> list[Trajectory]:
+    """Run several clips of one street side by side: the same numbers as one by one, at a fraction of the overhead."""
+    ground = populations[0].ground
+    crowd = Crowd.joined([p.crowd for p in populations])
+    sizes = [len(p.crowd) for p in populations]
+    world = np.repeat(np.arange(len(populations)), sizes)
     n = len(crowd)
-    limit = reach(crowd)
-    state, present, urge = population.start.copy(), np.ones(n, dtype=bool), np.ones(n)
-    nobody = Pairs(np.empty(0, np.intp), np.empty(0, np.intp))
-    camera = population.camera
+    state, present, urge = State.joined([p.start for p in populations]), np.ones(n, dtype=bool), np.ones(n)
+    camera = populations[0].camera if camera_from is not None else None
     frames: list[State] = []
     presence = np.ones((steps, n), dtype=bool)
     for k in range(-WARM_UP, steps):
@@ -79,7 +88,14 @@ def simulate(
                     getattr(state, name)[camera] = getattr(camera_from, name)[k, camera]
             frames.append(state)
             presence[k] = present
-        pairs = nobody if edited and edit.alone else pairs_within(state, ground, limit)
-        state = step(state, crowd, ground, pairs, limit[pairs.who, pairs.whom], time, present, urge)
+        pairs = NO_PAIRS if edited and edit.alone else pairs_within(state, crowd, ground, world, crowd.mobile)
+        state = step(state, crowd, ground, pairs, time, present, urge)
     columns = {name: np.stack([getattr(s, name) for s in frames]) for name in State.__dataclass_fields__}
-    return Trajectory(present=presence, **columns)
+    ends = np.cumsum(sizes)
+    return [
+        Trajectory(
+            present=presence[:, end - size : end],
+            **{name: column[:, end - size : end] for name, column in columns.items()},
+        )
+        for size, end in zip(sizes, ends, strict=True)
+    ]

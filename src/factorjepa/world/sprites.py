@@ -16,14 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import bodies, furniture  # noqa: F401  (they register their shapes)
-from .shapes import MATERIALS, PAINTS, SHAPES, Face
+from .camera import NEAR, Pose, clip_polygon, fixed_pixels
+from .shapes import MATERIALS, PAINTS, SHAPES
 from .taxonomy import KINDS, Superclass
 
+Floats = NDArray[np.float64]
+Palette = tuple[tuple[int, int, int], ...]
 AZIMUTHS = 32
 _FIXED_POINT, _OPAQUE = 64, 65535  # scales of colour and opacity in 16 bits
 _ELEVATION_STEP = math.radians(8)
-_LEVELS = (12, 24, 48, 96, 192, 384)  # heights in pixels that are drawn; the next larger one is shrunk to fit
+_LEVELS = (12, 24, 48, 96, 192)  # heights in pixels that are drawn; the next larger one is shrunk to fit
 _DISTANCES = (3.0, 4.0, 5.5, 7.5, 11.0, 18.0, 40.0)  # m at which perspective inside a body is drawn
+
+
+_MATERIAL_NAMES = (*PAINTS, *MATERIALS)
+_MATERIAL_COLOURS = np.array([(0, 0, 0)] * len(PAINTS) + list(MATERIALS.values()), np.float64)
+_LAMPS = [_MATERIAL_NAMES.index(name) for name in ("light", "tail")]
+_GLASS = _MATERIAL_NAMES.index("glass")
 
 
 @dataclass(frozen=True)
@@ -31,8 +40,8 @@ class Drawing:
     """One view of a shape: face numbers `[H, W]` (0: nothing), and where the ground point lies."""
 
     faces: NDArray[np.uint8]
-    materials: tuple[str, ...]
-    shades: NDArray[np.float32]
+    materials: NDArray[np.intp]  # of the faces drawn, far to near
+    shades: NDArray[np.float64]
     anchor: tuple[float, float]  # pixel of the body's origin on the ground, at final size
     scale: float  # pixels per metre at the body's distance, at final size
     supersample: int
@@ -47,28 +56,28 @@ class Sprite:
     scale: float
 
 
-def view_key(azimuth: float, elevation: float, distance: float, height_px: float) -> tuple[int, int, int, int]:
-    """Bins of a view: azimuth of the camera seen from the body's heading, elevation, distance, size level."""
-    a = round(azimuth / (2 * math.pi) * AZIMUTHS) % AZIMUTHS
-    e = min(11, max(0, round(elevation / _ELEVATION_STEP)))
-    d = next((k for k, limit in enumerate(_DISTANCES) if distance < limit * 1.15), len(_DISTANCES) - 1)
-    level = next((k for k, limit in enumerate(_LEVELS) if height_px <= limit), len(_LEVELS) - 1)
-    return a, e, d, level
+def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: Floats) -> NDArray[np.intp]:
+    """`[N, 4]` bins of views: azimuth of the camera seen from the heading, elevation, distance, size level.
+
+    Small pictures share coarser bins: nobody sees the difference, and the cache stays small.
+    """
+    level = np.minimum(np.searchsorted(_LEVELS, height_px), len(_LEVELS) - 1)
+    coarse = np.where(level <= 1, 2, 1)
+    a = np.rint(azimuth / (2 * math.pi) * AZIMUTHS / coarse).astype(np.intp) * coarse % AZIMUTHS
+    e = np.rint(elevation / _ELEVATION_STEP / coarse).astype(np.intp) * coarse
+    d = np.searchsorted(_DISTANCES, distance / 1.15)
+    d = np.maximum(d, np.array([6, 6, 4, 2, 0])[level])
+    return np.stack([a, np.clip(e, 0, 11), np.minimum(d, len(_DISTANCES) - 1), level], axis=1)
 
 
-@functools.lru_cache(maxsize=6000)
-def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: tuple[tuple[int, int, int], ...], night: bool) -> Sprite:
+@functools.lru_cache(maxsize=8000)
+def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Palette, night: bool) -> Sprite:
     """The painted picture of a body."""
     drawing = _draw(model, phase, view)
     table = np.zeros((256, 4), np.uint16)
-    for number, (material, shade) in enumerate(zip(drawing.materials, drawing.shades, strict=True), start=1):
-        colour = palette[PAINTS.index(material)] if material in PAINTS else MATERIALS[material]
-        if night and material in ("light", "tail"):
-            shade = np.float32(3.0)  # lamps shine: they must survive the darkening of the scene
-        elif night and material == "glass" and model in ("bus", "minibus"):
-            shade = np.float32(1.8)
-        table[number, :3] = np.asarray(colour) * (shade * _FIXED_POINT)
-        table[number, 3] = _OPAQUE
+    faces = table[1 : len(drawing.shades) + 1]
+    faces[:, :3] = face_colours(model, drawing.materials, drawing.shades, palette, night) * _FIXED_POINT
+    faces[:, 3] = _OPAQUE
     # Four 16-bit channels travel as one 64-bit word: one look-up per pixel instead of four.
     large = np.take(table.view(np.uint64)[:, 0], drawing.faces).view(np.uint16).reshape(*drawing.faces.shape, 4)
     size = (drawing.faces.shape[1] // drawing.supersample, drawing.faces.shape[0] // drawing.supersample)
@@ -77,82 +86,153 @@ def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: tup
     return Sprite(pixels, drawing.anchor, drawing.scale)
 
 
-@functools.lru_cache(maxsize=3000)
+def face_colours(model: str, materials: NDArray[np.intp], shades: Floats, palette: Palette, night: bool) -> Floats:
+    """`[F, 3]` colours of faces. At night lamps and bus windows are over-bright: they must survive the darkness."""
+    colours = _MATERIAL_COLOURS.copy()
+    colours[: len(PAINTS)] = palette
+    if night:
+        shades = np.where(np.isin(materials, _LAMPS), 3.0, shades)
+        if model in ("bus", "minibus"):
+            shades = np.where(materials == _GLASS, 1.8, shades)
+    return np.asarray(colours[materials] * shades[:, None])
+
+
+@functools.lru_cache(maxsize=8000)
 def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     azimuth_bin, elevation_bin, distance_bin, level = view
     fine = 4 if level < 2 else 3 if level < 4 else 2
-    faces, points, starts, reach, tall = _geometry(model, phase)
-    azimuth = azimuth_bin / AZIMUTHS * 2 * math.pi
-    elevation = elevation_bin * _ELEVATION_STEP
-    distance = max(_DISTANCES[distance_bin], 0.75 * reach + 1.2)  # never inside the body
-    towards = np.array([math.cos(azimuth) * math.cos(elevation), math.sin(azimuth) * math.cos(elevation), math.sin(elevation)])
-    right = np.array([-math.sin(azimuth), math.cos(azimuth), 0.0])
-    up = np.cross(towards, right)
-    eye = towards * distance + np.array([0.0, 0.0, 0.35 * tall])
-    relative = points - eye
+    shape = _geometry(model, phase)
+    azimuth, elevation = azimuth_bin / AZIMUTHS * 2 * math.pi, elevation_bin * _ELEVATION_STEP
+    ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
+    towards, right, up = np.array([ca * ce, sa * ce, se]), np.array([-sa, ca, 0.0]), np.array([-ca * se, -sa * se, ce])
+    distance = max(_DISTANCES[distance_bin], 0.75 * shape.reach + 1.2)  # never inside the body
+    eye = towards * distance + (0.0, 0.0, 0.35 * shape.height)
+    scale = _LEVELS[level] / max(shape.height, 0.5)
+
+    relative = np.concatenate([shape.points, [(0.0, 0.0, 0.0)]]) - eye
     depth = np.maximum(-(relative @ towards), 0.15)
-    scale = _LEVELS[level] / max(tall, 0.5)
     zoom = scale * distance * fine / depth
     u, v = (relative @ right) * zoom, -(relative @ up) * zoom
-    radii = np.array([face.radius for face in faces])
-    disc = radii[:, 0] > 0
-    ru, rv = radii[:, 0] * zoom[starts[:-1]], radii[:, 1] * zoom[starts[:-1]]
-    low_u = min(u.min(), (u[starts[:-1]] - ru)[disc].min(initial=np.inf))
-    high_u = max(u.max(), (u[starts[:-1]] + ru)[disc].max(initial=-np.inf))
-    low_v = min(v.min(), (v[starts[:-1]] - rv)[disc].min(initial=np.inf))
-    high_v = max(v.max(), (v[starts[:-1]] + rv)[disc].max(initial=-np.inf))
-    margin = fine
-    width = (int(high_u - low_u) // fine + 3) * fine
-    height = (int(high_v - low_v) // fine + 3) * fine
+    ru, rv = shape.radii[:, 0] * zoom[shape.starts], shape.radii[:, 1] * zoom[shape.starts]
+    low_u = min(u[:-1].min(), (u[shape.starts] - ru).min()) - fine
+    low_v = min(v[:-1].min(), (v[shape.starts] - rv).min()) - fine
+    width = (int(max(u[:-1].max(), (u[shape.starts] + ru).max()) - low_u) // fine + 2) * fine
+    height = (int(max(v[:-1].max(), (v[shape.starts] + rv).max()) - low_v) // fine + 2) * fine
     canvas = np.zeros((height, width), np.uint8)
-    u, v = u - low_u + margin, v - low_v + margin
 
-    mean_depth = np.add.reduceat(depth, starts[:-1]) / np.diff(starts)
-    light = -0.45 * right + 0.75 * np.array([0.0, 0.0, 1.0]) + 0.48 * towards
-    materials: list[str] = []
-    shades: list[float] = []
-    for index in np.argsort(-mean_depth, kind="stable"):
-        face: Face = faces[index]
-        a, b = starts[index], starts[index + 1]
-        if face.normal is not None:
-            middle = points[a:b].mean(axis=0)
-            if float(face.normal @ (eye - middle)) <= 0:
-                continue
-            shade = 0.62 + 0.48 * max(0.0, float(face.normal @ light))
+    light = -0.45 * right + 0.48 * towards + (0.0, 0.0, 0.75)
+    shades = np.where(shape.flat, 0.62 + 0.48 * np.maximum(shape.normals @ light, 0.0), 0.95)
+    facing = ~shape.flat | (((eye - shape.middles) * shape.normals).sum(axis=1) > 0)
+    far = np.add.reduceat(depth[:-1], shape.starts) / shape.counts
+    visible = np.flatnonzero(facing)
+    visible = visible[np.argsort(-far[visible], kind="stable")]
+    fixed = np.rint(np.stack([u - low_u, v - low_v], axis=1) * 16).astype(np.int32)
+    axes = np.maximum(np.rint(np.stack([ru, rv], axis=1) * 16).astype(int), 16)
+    for number, index in enumerate(visible.tolist(), start=1):
+        start = int(shape.starts[index])
+        if shape.radii[index, 0] > 0:
+            centre = (int(fixed[start, 0]), int(fixed[start, 1]))
+            cv2.ellipse(canvas, centre, (int(axes[index, 0]), int(axes[index, 1])), 0, 0, 360, number, -1, cv2.LINE_8, 4)
         else:
-            shade = 0.95
-        materials.append(face.material)
-        shades.append(shade)
-        number = len(materials)
-        if face.radius[0] > 0:
-            centre = (round(float(u[a]) * 16), round(float(v[a]) * 16))
-            axes = (max(16, round(float(ru[index]) * 16)), max(16, round(float(rv[index]) * 16)))
-            cv2.ellipse(canvas, centre, axes, 0, 0, 360, number, -1, cv2.LINE_8, 4)
-        else:
-            polygon = np.rint(np.stack([u[a:b], v[a:b]], axis=1) * 16).astype(np.int32)
-            cv2.fillConvexPoly(canvas, polygon, number, cv2.LINE_8, 4)
-    origin = -eye
-    origin_zoom = scale * distance * fine / max(0.15, -(origin @ towards))
-    anchor = (
-        (float(origin @ right) * origin_zoom - low_u + margin) / fine,
-        (-float(origin @ up) * origin_zoom - low_v + margin) / fine,
-    )
-    return Drawing(canvas, tuple(materials), np.array(shades, np.float32), anchor, origin_zoom / fine, fine)
+            cv2.fillConvexPoly(canvas, fixed[start : start + int(shape.counts[index])], number, cv2.LINE_8, 4)
+    anchor = (float(u[-1] - low_u) / fine, float(v[-1] - low_v) / fine)
+    return Drawing(canvas, shape.materials[visible], shades[visible], anchor, float(zoom[-1]) / fine, fine)
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """A shape's faces as arrays: points of all faces after one another, and one row per face."""
+
+    points: Floats
+    starts: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    middles: Floats
+    normals: Floats
+    flat: NDArray[np.bool_]  # has a front and a back
+    radii: Floats
+    materials: NDArray[np.intp]
+    reach: float
+    height: float
 
 
 @functools.lru_cache(maxsize=512)
-def _geometry(model: str, phase: int) -> tuple[list[Face], NDArray[np.float64], NDArray[np.intp], float, float]:
-    """Faces, their points in one array with offsets, horizontal reach and height of the shape."""
+def _geometry(model: str, phase: int) -> _Geometry:
     faces = SHAPES[model](phase).faces
     points = np.concatenate([face.points for face in faces])
-    starts = np.concatenate([[0], np.cumsum([len(face.points) for face in faces])])
-    tops = [float(face.points[:, 2].max()) + face.radius[1] for face in faces]
-    reach = float(np.hypot(points[:, 0], points[:, 1]).max())
-    return faces, points, starts, reach, max(tops)
+    counts = np.array([len(face.points) for face in faces])
+    radii = np.array([face.radius for face in faces])
+    starts = np.cumsum(counts) - counts
+    return _Geometry(
+        points=points,
+        starts=starts,
+        counts=counts,
+        middles=np.stack([face.points.mean(axis=0) for face in faces]),
+        normals=np.stack([np.zeros(3) if face.normal is None else face.normal for face in faces]),
+        flat=np.array([face.normal is not None for face in faces]),
+        radii=radii,
+        materials=np.array([_MATERIAL_NAMES.index(face.material) for face in faces]),
+        reach=float(np.hypot(points[:, 0], points[:, 1]).max()),
+        height=float(max(points[:, 2].max(), (points[starts, 2] + radii[:, 1]).max())),
+    )
+
+
+def draw_near(
+    frame: NDArray[np.uint8],
+    mask: NDArray[np.uint8],
+    model: str,
+    phase: int,
+    place: BodyPlace,
+    palette: Palette,
+    night: bool,
+    gain: NDArray[np.float32],
+) -> None:
+    """Draw a body close to the camera face by face: no view of it would be used twice, and perspective is strong.
+
+    `mask` is set to 1 where the body is.
+    """
+    shape = _geometry(model, phase)
+    cos, sin = place.heading
+    points = shape.points * place.stature
+    world = np.stack([points[:, 0] * cos - points[:, 1] * sin, points[:, 0] * sin + points[:, 1] * cos, points[:, 2]], axis=1)
+    seen = place.pose.view(world + place.origin)
+    middles, normals = np.add.reduceat(world, shape.starts) / shape.counts[:, None], shape.normals
+    turned = np.stack([normals[:, 0] * cos - normals[:, 1] * sin, normals[:, 0] * sin + normals[:, 1] * cos, normals[:, 2]], axis=1)
+    facing = ~shape.flat | (((place.pose.position - place.origin - middles) * turned).sum(axis=1) > 0)
+    light = -0.45 * place.pose.axes[0] - 0.48 * place.pose.axes[2] + (0.0, 0.0, 0.75)
+    shades = np.where(shape.flat, 0.62 + 0.48 * np.maximum(turned @ light, 0.0), 0.95)
+    far = np.add.reduceat(seen[:, 2], shape.starts) / shape.counts
+    visible = np.flatnonzero(facing & (np.maximum.reduceat(seen[:, 2], shape.starts) > NEAR))
+    visible = visible[np.argsort(-far[visible], kind="stable")]
+    colours = np.minimum(face_colours(model, shape.materials[visible], shades[visible], palette, night) * gain, 255.0)
+    for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):
+        start = int(shape.starts[index])
+        if shape.radii[index, 0] > 0:
+            x, y, z = seen[start]
+            zoom = place.pose.focal / z * 16
+            centre = (round(x * zoom + place.pose.centre * 16), round(y * zoom + place.pose.centre * 16))
+            axes = tuple(round(float(radius) * place.stature * zoom) for radius in shape.radii[index])
+            cv2.ellipse(frame, centre, axes, 0, 0, 360, colour, -1, cv2.LINE_AA, 4)
+            cv2.ellipse(mask, centre, axes, 0, 0, 360, 1, -1, cv2.LINE_8, 4)
+        else:
+            outline = clip_polygon(seen[start : start + int(shape.counts[index])])
+            if outline is not None:
+                polygon = fixed_pixels(outline, place.pose)
+                cv2.fillConvexPoly(frame, polygon, colour, cv2.LINE_AA, 4)
+                cv2.fillConvexPoly(mask, polygon, 1, cv2.LINE_8, 4)
+
+
+@dataclass(frozen=True)
+class BodyPlace:
+    """Where a body stands, seen from where."""
+
+    pose: Pose
+    origin: Floats
+    heading: tuple[float, float]
+    stature: float
 
 
 def height_of(model: str) -> float:
-    return _geometry(model, 0)[4]
+    return _geometry(model, 0).height
 
 
 _CLOTHES = (
@@ -165,7 +245,7 @@ _LIVERIES = ((196, 40, 40), (36, 96, 160), (40, 130, 80), (224, 130, 30), (190, 
 
 
 @functools.lru_cache(maxsize=4096)
-def palette_of(model: str, look: int, accents: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+def palette_of(model: str, look: int, accents: Palette) -> Palette:
     """Two paints from an individual's seed; stalls and autos take the city's accents."""
     kind = KINDS.get(model)
     a, b = look % 9973, (look // 9973) % 9967

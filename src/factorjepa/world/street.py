@@ -105,8 +105,8 @@ class Street:
         return self.half_way
 
 
-LENGTH = 96.0  # m around the ring
-CROSS_LENGTH = 72.0
+LENGTH = 80.0  # m around the ring
+CROSS_LENGTH = 60.0
 DEPTH = 14.0  # m that buildings reach back from the facade line
 
 

@@ -13,8 +13,9 @@ from .settings import Illumination, Weather
 from .street import Building, Street
 
 Image = NDArray[np.uint8]
-GROUND_SCALE = 10.0  # texture pixels per metre of ground
-WALL_SCALE = 14.0  # and of wall
+Colour = tuple[float, ...]
+GROUND_SCALE = 8.0  # texture pixels per metre of ground
+WALL_SCALE = 12.0  # and of wall
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def light_of(street: Street, illumination: Illumination, weather: Weather, rng: 
     gain, air, zenith, shadow = {
         "day": ((1.0, 0.99, 0.96), (214, 220, 226), (120, 164, 214), 0.42),
         "dusk": ((0.86, 0.70, 0.60), (232, 168, 128), (104, 96, 142), 0.25),
-        "night": ((0.36, 0.38, 0.48), (44, 44, 62), (14, 16, 34), 0.12),
+        "night": ((0.50, 0.50, 0.60), (50, 50, 70), (18, 20, 40), 0.12),
     }[illumination]
     fog = 0.004 + 0.010 * street.city.haze
     if weather == "rain":
@@ -58,9 +59,10 @@ def noise(shape: tuple[int, int], octaves: tuple[int, ...], rng: np.random.Gener
     return out / len(octaves)
 
 
-def ground_texture(street: Street, weather: Weather, night: bool, rng: np.random.Generator) -> Image:
-    """The whole ring from above: `[extent_y, extent_x]` at GROUND_SCALE, x to the right, y = 0 in the middle row."""
-    width, height = (round(side * GROUND_SCALE) for side in street.extent)
+def ground_texture(street: Street, weather: Weather, light: Light, rng: np.random.Generator) -> Image:
+    """The whole ring from above, lit, at GROUND_SCALE: x to the right, y = 0 in the middle row."""
+    width = round(street.extent[0] * GROUND_SCALE)
+    height = round((street.extent[1] if street.junction is not None else 32.0) * GROUND_SCALE)
     middle, scale = height / 2, GROUND_SCALE
     road, earth = np.array(street.city.road, np.float32), np.array(street.city.earth, np.float32)
     image = np.empty((height, width, 3), np.float32)
@@ -88,7 +90,7 @@ def ground_texture(street: Street, weather: Weather, night: bool, rng: np.random
     if weather == "rain":
         puddles = np.clip(noise((height, width), (20, 60), rng) * 2.2 - 0.25, 0, 1)[..., None]
         image = image * (0.72 - 0.15 * puddles) + puddles * np.array((70, 78, 88), np.float32)
-    if night:  # pools of lamp light
+    if light.night:  # pools of lamp light
         pools = np.zeros((height, width), np.float32)
         for x in range(0, int(street.extent[0]), 14):
             for sign in (1, -1):
@@ -96,7 +98,7 @@ def ground_texture(street: Street, weather: Weather, night: bool, rng: np.random
                 cv2.circle(pools, centre, round(4.5 * scale), 1.0, -1)
         pools = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))[..., None]
         image *= 1.0 + pools * np.array((1.5, 1.15, 0.7), np.float32)
-    return np.clip(image, 0, 255).astype(np.uint8)
+    return np.clip(image * light.gain, 0, 255).astype(np.uint8)
 
 
 def _paving(image: NDArray[np.float32], rows: NDArray[np.float64], street: Street) -> None:
@@ -146,7 +148,7 @@ def _markings(image: NDArray[np.float32], street: Street) -> None:
                 paint(float(y), float(y) + 0.5, x - 1.1, x + 1.1)
 
 
-def wall_texture(street: Street, building: Building, night: bool) -> Image:
+def wall_texture(street: Street, building: Building, light: Light) -> Image:
     """One house front, `[height, width, 3]` at WALL_SCALE, first row at the roof."""
     rng = np.random.Generator(np.random.PCG64([street.look, building.look]))
     city, scale = street.city, WALL_SCALE
@@ -159,21 +161,22 @@ def wall_texture(street: Street, building: Building, night: bool) -> Image:
     image[: max(1, round(0.25 * scale))] = np.array(city.trim)  # parapet
     ground_floor = round(3.2 * scale)
     storeys = max(0, round((building.height - 3.6) / 3.1))
-    lit = (250, 214, 140)
+    # Lit rooms are painted over-bright, so that they stay bright when the night's gain is applied.
+    glow = tuple(float(c) for c in np.array((250, 214, 140)) / light.gain) if light.night else None
     for storey in range(storeys):
         top = round(height - ground_floor - (storey + 1) * 3.1 * scale)
-        _storey(image, top, city.trim, building, rng, lit if night else None, city.balconies)
+        _storey(image, top, city.trim, building, rng, glow, city.balconies)
     if building.shop:
-        _shops(image, ground_floor, city.accents, rng, night)
+        _shops(image, ground_floor, city.accents, rng, glow)
     else:
         _entrance(image, ground_floor, city.trim, building.arched, rng)
     grime = np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None, None] ** 4
     image *= 1.0 - 0.22 * grime
-    return np.clip(image, 0, 255).astype(np.uint8)
+    return np.clip(image * light.gain, 0, 255).astype(np.uint8)
 
 
 def _storey(
-    image: NDArray[np.float32], top: int, trim: RGB, building: Building, rng: np.random.Generator, lit: RGB | None, balconies: float
+    image: NDArray[np.float32], top: int, trim: RGB, building: Building, rng: np.random.Generator, glow: Colour | None, balconies: float
 ) -> None:
     scale, width = WALL_SCALE, image.shape[1]
     count = max(1, round(width / scale / 2.3))
@@ -182,7 +185,7 @@ def _storey(
     for k in range(count):
         x0, x1 = round((k + 0.27) * pitch), round((k + 0.73) * pitch)
         y0, y1 = top + round(0.7 * scale), top + round(2.2 * scale)
-        glass = (58, 66, 76) if lit is None or rng.random() < 0.55 else lit
+        glass = (58, 66, 76) if glow is None or rng.random() < 0.55 else glow
         cv2.rectangle(image, (x0 - 2, y0 - 2), (x1 + 2, y1 + 2), trim, -1)
         cv2.rectangle(image, (x0, y0), (x1, y1), glass, -1)
         if building.arched:
@@ -201,7 +204,7 @@ def _storey(
         cv2.line(image, (2, y - round(0.7 * scale)), (width - 3, y - round(0.7 * scale)), trim, 1)
 
 
-def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng: np.random.Generator, night: bool) -> None:
+def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng: np.random.Generator, glow: Colour | None) -> None:
     """Open shutters, dark interiors, awnings and signboards with unreadable lettering."""
     scale, (height, width) = WALL_SCALE, image.shape[:2]
     count = max(1, round(width / scale / 3.6))
@@ -210,7 +213,7 @@ def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng
         x0, x1 = round(k * pitch + 3), round((k + 1) * pitch - 3)
         top = height - floor
         sign = accents[int(rng.integers(len(accents)))]
-        inside = (235, 205, 150) if night else (70, 62, 56)
+        inside: Colour = glow or (70, 62, 56)
         if rng.random() < 0.2:
             inside = (128, 130, 132)  # shutter down
         cv2.rectangle(image, (x0, top + round(0.9 * scale)), (x1, height - 1), inside, -1)
@@ -248,8 +251,8 @@ def _entrance(image: NDArray[np.float32], floor: int, trim: RGB, arched: bool, r
             cv2.ellipse(image, ((x0 + x1) // 2, top), ((x1 - x0) // 2, round(0.5 * scale)), 0, 180, 360, inside, -1)
 
 
-def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> NDArray[np.float32]:
-    """360° of sky and distant roofs, `[120, 720, 3]`: two pixels per degree, horizon at row 90, float32."""
+def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> Image:
+    """360° of sky and distant roofs, `[120, 720, 3]`: two pixels per degree, horizon at row 90."""
     height, width, horizon = 120, 720, 90
     rows = np.clip((horizon - np.arange(height)) / horizon, 0, 1).astype(np.float32)[:, None, None] ** 0.7
     image = np.empty((height, width, 3), np.float32)
@@ -270,4 +273,4 @@ def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> NDAr
                 image[py, px] = (220, 190, 120)
         x += span
     image[horizon + 2 :] = light.air * 0.9
-    return image
+    return np.clip(image, 0, 255).astype(np.uint8)

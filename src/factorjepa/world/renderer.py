@@ -1,0 +1,307 @@
+"""Frames with their ground truth: backdrop, shadows, bodies from far to near, weather."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ..seeding import stream
+from .backdrop import BUILDING, DECK_HEIGHT, OBSTACLE, Backdrop
+from .camera import NEAR, CameraPath, Pose
+from .dynamics import RATE, wrap
+from .motion import Trajectory
+from .population import STATIC, Population
+from .settings import Weather
+from .sprites import BodyPlace, Sprite, draw_near, height_of, palette_of, sprite, view_bins
+from .street import Street
+from .taxonomy import KIND_NAMES, KINDS
+from .textures import Light
+
+cv2.setNumThreads(1)  # one process per core; also the same result everywhere
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+_FARTHEST = 60.0
+_SMALLEST = 2.5  # px of height under which a body is not drawn
+_FOG_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One agent in one frame. Masks are crops of the frame at `corner` (row, column)."""
+
+    row: int  # entity row
+    lap: int  # how often it went around the ring: together with `row` its identity
+    corner: tuple[int, int]
+    amodal: NDArray[np.bool_]
+    depth: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Ground truth of one frame."""
+
+    instances: NDArray[np.uint16]  # [H, W] index into `seen` plus one, 0: no agent
+    layout: NDArray[np.uint8]  # [H, W] classes of the empty street
+    seen: list[Seen]
+    position: NDArray[np.float64]  # camera position and axes
+    axes: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    """Bodies in view, far to near. `points` has all rows of the population, everything else only these."""
+
+    rows: NDArray[np.intp]
+    laps: NDArray[np.int64]
+    points: Floats
+    pixels: Floats
+    depth: Floats
+    scale: Floats  # pixels per metre
+    views: NDArray[np.intp]  # [K, 6] view bins, walking phase, fog step
+    outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
+    near: NDArray[np.bool_]  # so close that perspective inside the body shows
+    heading: Floats  # [K, 2]
+    pose: Pose
+
+
+class Renderer:
+    """Draws one clip's frames at any time."""
+
+    def __init__(
+        self,
+        street: Street,
+        population: Population,
+        light: Light,
+        weather: Weather,
+        backdrop: Backdrop,
+        size: int,
+        address: tuple[int | str, ...],
+    ) -> None:
+        self.street, self.population, self.light, self.weather = street, population, light, weather
+        self.backdrop, self.size, self.address = backdrop, size, address
+        obstacles = iter(street.obstacles)
+        self.models = [
+            next(obstacles).model if kind == STATIC else KIND_NAMES[kind] if kind >= 0 else ""
+            for kind in population.kind
+        ]
+        for row, model in enumerate(self.models):
+            if model == "pedestrian" and population.look[row] % 5 < 2:
+                self.models[row] = "sari_pedestrian"
+        accents = street.city.accents
+        self.palettes = [
+            palette_of(model.removeprefix("sari_"), int(look), accents) if model else ()
+            for model, look in zip(self.models, population.look, strict=True)
+        ]
+        self.heights = np.array([height_of(model) if model else 0.0 for model in self.models]) * population.stature
+        self.drawn = np.array([bool(model) for model in self.models])
+        self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
+        self.pictures: dict[tuple[int, ...], Sprite] = {}
+        self.walks = np.array([bool(m) and m in KINDS and not KINDS[m].wheels or m == "sari_pedestrian" for m in self.models])
+
+    def render(
+        self, trajectory: Trajectory, path: CameraPath, time: float, truth: bool = False
+    ) -> tuple[Image, Truth | None]:
+        """The frame at `time` seconds of the clip; with `truth` also what is in it."""
+        size, position = self.size, time * RATE
+        pose = path.pose(position, size)
+        low = min(int(position), len(trajectory) - 1)
+        high, share = min(low + 1, len(trajectory) - 1), position - int(position)
+        x, y, hx, hy = (
+            getattr(trajectory, name)[low] * (1 - share) + getattr(trajectory, name)[high] * share
+            for name in ("x", "y", "hx", "hy")
+        )
+        layout = np.empty((size, size), np.uint8) if truth else None
+        ids = np.zeros((size, size), np.uint16) if truth else None
+        background = self.backdrop.draw_ground(pose, size, layout)
+
+        bodies = self._in_view(pose, x, y, hx, hy, trajectory.present[low], time)
+        self._shadows(background, pose, bodies.rows, bodies.points, hx, hy)
+        seen: list[Seen] = []
+        if bodies.outside.any():  # on the crossing street, behind the corner houses
+            canvas = background.astype(np.float32)
+            self._blend(canvas, bodies, bodies.outside, ids, layout, seen)
+            background = cv2.convertScaleAbs(canvas)
+        self.backdrop.draw_buildings(background, pose, layout)
+        if ids is not None and layout is not None and bodies.outside.any():
+            ids[layout == BUILDING] = 0
+        from_above = pose.position[2] > DECK_HEIGHT
+        if not from_above:
+            self.backdrop.draw_deck(background, pose, layout, None)
+        canvas = background.astype(np.float32)
+        self._blend(canvas, bodies, ~bodies.outside, ids, layout, seen)
+        if self.weather == "rain":
+            self._rain(canvas, time)
+        frame = np.asarray(cv2.convertScaleAbs(canvas), np.uint8)
+        if from_above:
+            self.backdrop.draw_deck(frame, pose, layout, ids)
+        if ids is None or layout is None:
+            return frame, None
+        return frame, Truth(ids, layout, seen, pose.position, pose.axes)
+
+    def _in_view(
+        self, pose: Pose, x: Floats, y: Floats, hx: Floats, hy: Floats, present: NDArray[np.bool_], time: float
+    ) -> _Bodies:
+        """What to draw, from far to near, with the place and the view of each."""
+        laps = np.rint((self.backdrop.centre(pose) - x) / self.street.extent[0]).astype(np.int64)
+        points = np.stack([x + laps * self.street.extent[0], wrap(y, self.street.extent[1]), np.zeros_like(x)], axis=1)
+        pixels, depth = pose.project(points)
+        scale = pose.focal / np.maximum(depth, NEAR)
+        tall, wide = self.heights * scale, self.spans * scale
+        inside = self.drawn & present & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST)
+        inside &= (np.abs(pixels[:, 0] - self.size / 2) < self.size / 2 + wide) & (pixels[:, 1] > -0.3 * tall - wide)
+        rows = np.flatnonzero(inside & (pixels[:, 1] - tall < self.size + wide))
+        rows = rows[np.argsort(-depth[rows], kind="stable")]
+
+        dx, dy, dz = (pose.position - points[rows]).T
+        hx, hy = hx[rows], hy[rows]
+        ground = np.sqrt(dx * dx + dy * dy)
+        views = np.empty((rows.size, 6), np.intp)
+        views[:, :4] = view_bins(
+            np.arctan2(dy * hx - dx * hy, dx * hx + dy * hy),
+            np.arctan2(dz - 0.35 * self.heights[rows], np.maximum(ground, 0.3)),
+            np.sqrt(ground * ground + dz * dz),
+            tall[rows],
+        )
+        stride = time * np.maximum(3.0, 3.2 * self.population.crowd.speed[rows]) + self.population.look[rows] % 4
+        views[:, 4] = np.where(self.walks[rows], stride.astype(np.intp) % 4, 0)
+        views[:, 5] = np.rint(self.backdrop.fog(depth[rows]) * _FOG_STEPS)
+        outside = np.abs(points[rows, 1]) > self.street.half_way + 0.3
+        distance = np.sqrt(ground * ground + dz * dz)
+        near = (distance < 1.3 * self.spans[rows] + 1.0) | (tall[rows] > 0.45 * self.size)
+        heading = np.stack([hx, hy], axis=1)
+        scale = scale[rows] * self.population.stature[rows]
+        return _Bodies(rows, laps[rows], points, pixels[rows], depth[rows], scale, views, outside, near, heading, pose)
+
+    def _shadows(
+        self,
+        frame: Image,
+        pose: Pose,
+        rows: NDArray[np.intp],
+        points: NDArray[np.float64],
+        hx: NDArray[np.float64],
+        hy: NDArray[np.float64],
+    ) -> None:
+        """Footprints and their cast on the ground, darkened once however many overlap."""
+        if rows.size == 0:
+            return
+        crowd = self.population.crowd
+        a, b = 0.95 * crowd.half_length[rows], 0.95 * crowd.half_width[rows]
+        ux, uy = hx[rows], hy[rows]
+        cast = np.minimum(self.heights[rows], 3.0)[:, None] * np.array(self.light.sun)
+        base = points[rows, :2]
+        ring = [(1, 1), (1, -1), (-1, -1), (-1, 1)]
+        foot = np.stack([base + (s * a)[:, None] * np.stack([ux, uy], 1) + (t * b)[:, None] * np.stack([-uy, ux], 1) for s, t in ring], axis=1)
+        outline = np.concatenate([foot, foot + cast[:, None, :]], axis=1)
+        corners = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2)
+        pixels, depth = pose.project(corners)
+        usable = depth.min(axis=1) > NEAR
+        mask = np.zeros(frame.shape[:2], np.uint8)
+        fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
+        for k in np.flatnonzero(usable):
+            cv2.fillConvexPoly(mask, cv2.convexHull(fixed[k]), 1, cv2.LINE_8, 4)
+        dark = cv2.convertScaleAbs(frame, alpha=1.0 - self.light.shadow)
+        cv2.copyTo(dark, mask, frame)
+
+    def _blend(
+        self,
+        canvas: NDArray[np.float32],
+        bodies: _Bodies,
+        which: NDArray[np.bool_],
+        ids: NDArray[np.uint16] | None,
+        layout: NDArray[np.uint8] | None,
+        seen: list[Seen],
+    ) -> None:
+        """Lay bodies over the canvas from far to near; with `ids`, note who covers which pixel."""
+        size = self.size
+        for k in np.flatnonzero(which).tolist():
+            row = int(bodies.rows[k])
+            if bodies.near[k]:
+                self._blend_near(canvas, bodies, k, ids, layout, seen)
+                continue
+            picture = self._picture(row, tuple(bodies.views[k].tolist()))
+            factor = float(bodies.scale[k]) / picture.scale
+            height, width = picture.pixels.shape[:2]
+            left = float(bodies.pixels[k, 0]) - picture.anchor[0] * factor
+            top = float(bodies.pixels[k, 1]) - picture.anchor[1] * factor
+            x0, y0 = max(0, int(left)), max(0, int(top))
+            x1, y1 = min(size, int(left + width * factor) + 2), min(size, int(top + height * factor) + 2)
+            if x1 <= x0 or y1 <= y0:
+                continue
+            affine = np.array([[factor, 0.0, left - x0], [0.0, factor, top - y0]])
+            patch = cv2.warpAffine(picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR)
+            alpha = patch[:, :, 3:]
+            part = canvas[y0:y1, x0:x1]
+            part *= 1.0 - alpha
+            part += patch[:, :, :3]
+            if ids is None or layout is None:
+                continue
+            self._note(bodies, k, (y0, x0), alpha[:, :, 0] > 0.5, ids, layout, seen)
+
+    def _blend_near(
+        self,
+        canvas: NDArray[np.float32],
+        bodies: _Bodies,
+        k: int,
+        ids: NDArray[np.uint16] | None,
+        layout: NDArray[np.uint8] | None,
+        seen: list[Seen],
+    ) -> None:
+        row = int(bodies.rows[k])
+        frame, mask = cv2.convertScaleAbs(canvas), np.zeros(canvas.shape[:2], np.uint8)
+        place = BodyPlace(bodies.pose, bodies.points[row], (float(bodies.heading[k, 0]), float(bodies.heading[k, 1])), float(self.population.stature[row]))
+        draw_near(frame, mask, self.models[row], int(bodies.views[k, 4]), place, self.palettes[row], self.light.night, self.light.gain)
+        canvas[:] = frame
+        if ids is not None and layout is not None:
+            left, top, width, height = cv2.boundingRect(mask)
+            solid = mask[top : top + height, left : left + width] > 0
+            self._note(bodies, k, (top, left), solid, ids, layout, seen)
+
+    def _note(
+        self,
+        bodies: _Bodies,
+        k: int,
+        corner: tuple[int, int],
+        solid: NDArray[np.bool_],
+        ids: NDArray[np.uint16],
+        layout: NDArray[np.uint8],
+        seen: list[Seen],
+    ) -> None:
+        """Record who covers these pixels: an agent, or an obstacle of the layout."""
+        row, (top, left) = int(bodies.rows[k]), corner
+        area = (slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1]))
+        if self.population.kind[row] == STATIC:
+            ids[area][solid] = 0
+            layout[area][solid] = OBSTACLE
+        elif solid.any():
+            seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k])))
+            ids[area][solid] = len(seen)
+
+    def _picture(self, row: int, view: tuple[int, ...]) -> Sprite:
+        """The sprite of one body in this scene's light and air, kept while its view lasts."""
+        key = (row, *view)
+        lit = self.pictures.get(key)
+        if lit is None:
+            plain = sprite(self.models[row], view[4], view[:4], self.palettes[row], self.light.night)
+            fog = view[5] / _FOG_STEPS
+            gain, air = self.light.gain * (1.0 - fog), self.light.air * fog
+            mix = np.diag([*gain, 1.0])
+            mix[:3, 3] = air
+            lit = Sprite(cv2.transform(plain.pixels, mix), plain.anchor, plain.scale)
+            if len(self.pictures) > 2000:
+                self.pictures.clear()
+            self.pictures[key] = lit
+        return lit
+
+    def _rain(self, canvas: NDArray[np.float32], time: float) -> None:
+        rng = stream(*self.address, "rain", round(time * 1000))
+        count = self.size // 3
+        starts = rng.integers(0, self.size, size=(count, 2))
+        length = max(3, self.size // 16)
+        streaks = np.zeros(canvas.shape[:2], np.uint8)
+        for x, y in starts.tolist():
+            cv2.line(streaks, (x, y), (x + 1, y + length), 34, 1)
+        canvas += streaks[:, :, None]

@@ -27,7 +27,7 @@ LAYOUT_NAMES = ("sky", "building", "road", "footpath", "water", "structure", "ob
 DECK_HEIGHT, DECK_HALF, DECK_EDGE = 6.2, 3.6, 1.1
 _AHEAD = 0.42  # share of the ring shown ahead of the camera beyond the half behind it
 # Bands of a house front: until this distance along the street, the texture is shrunk by these powers of two.
-_FRONT_BANDS = ((7.0, 0, 0), (15.0, 1, 1), (32.0, 3, 2), (80.0, 5, 3))
+_FRONT_BANDS = ((7.0, 0, 0), (15.0, 1, 1), (80.0, 4, 3))
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,35 @@ class _Front:
     side: float
     textures: tuple[Image, ...]  # one per band, the whole ring wide
     height: float
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """The houses along the street as arrays; an end is exposed where the neighbour is lower or missing."""
+
+    x0: Floats
+    x1: Floats
+    y: Floats
+    top: Floats
+    left_exposed: NDArray[np.bool_]
+    right_exposed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, houses: list[Building]) -> _Boxes:
+        def exposed(house: Building, end: float, other_end: str) -> bool:
+            beside = [h for h in houses if h.y0 == house.y0 and abs(getattr(h, other_end) - end) < 0.1]
+            return not beside or beside[0].height < house.height
+
+        return cls(
+            *(np.array([getattr(h, name) for h in houses]) for name in ("x0", "x1", "y0", "height")),
+            np.array([exposed(h, h.x0, "x1") for h in houses], dtype=bool),
+            np.array([exposed(h, h.x1, "x0") for h in houses], dtype=bool),
+        )
+
+
+def _quads(corners: list[tuple[Floats, Floats, Floats]]) -> Floats:
+    """Four corners given as coordinate columns to `[K, 4, 3]`."""
+    return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
 
 class Backdrop:
@@ -54,6 +83,7 @@ class Backdrop:
         self.houses = [street.buildings[k] for k in along]
         self.fronts = [self._front(side, [(street.buildings[k], paintings[k]) for k in along]) for side in (1.0, -1.0)]
         self.tones = np.array([paintings[k][: len(paintings[k]) // 2].mean(axis=(0, 1)) for k in along])
+        self.boxes = _Boxes.of(self.houses)
         self.corner_walls = [(b, paintings[k]) for k, b in enumerate(street.buildings) if b.x0 == b.x1]
         grey = np.array((150, 148, 142)) * light.gain * float(rng.uniform(0.85, 1.0))
         self.deck_tone = grey if street.family.flyover else None
@@ -70,11 +100,13 @@ class Backdrop:
             above = full.shape[0] - fitted.shape[0]
             full[above:, left : left + fitted.shape[1]] = fitted
             full[:above, left : left + fitted.shape[1]] = fitted[:1]  # or shrinking would darken the roof line
-        textures = tuple(
-            cv2.resize(full, (full.shape[1] >> across, full.shape[0] >> up), interpolation=cv2.INTER_AREA)
-            for _, across, up in _FRONT_BANDS
-        )
-        return _Front(side, textures, height)
+        textures, start = [], 0.0
+        for end, across, up in _FRONT_BANDS:
+            small = cv2.resize(full, (full.shape[1] >> across, full.shape[0] >> up), interpolation=cv2.INTER_AREA)
+            haze = float(self.fog(np.array((start + min(end, 60.0)) / 2)))
+            textures.append((small * (1 - haze) + self.light.air * haze).astype(np.uint8))
+            start = end
+        return _Front(side, tuple(textures), height)
 
     def centre(self, pose: Pose) -> float:
         """x around which the ring is unrolled for this view."""
@@ -200,80 +232,78 @@ class Backdrop:
         """What shows of a house besides its front: the flank above a lower neighbour, the roof from above."""
         if not self.houses:
             return
-        x0, x1 = np.array([b.x0 for b in self.houses]), np.array([b.x1 for b in self.houses])
-        shift = self.unrolled((x0 + x1) / 2, pose) - (x0 + x1) / 2
-        middle, camera_x = (x0 + x1) / 2 + shift, pose.position[0]
-        forward = np.sign(pose.axes[2, 0] or 1.0)
-        for k in np.argsort(-np.abs(middle - camera_x)):
-            if (middle[k] - camera_x) * forward < -8.0:
-                continue
-            house, haze = self.houses[k], float(self.fog(np.abs(middle[k] - camera_x)))
-            tone = self.tones[k] * (1 - haze) * 0.8 + self.light.air * haze
-            y, back, top = house.y0, house.y0 + np.sign(house.y0) * DEPTH, house.height
-            near = (x0 if camera_x < middle[k] else x1)[k] + shift[k]
-            surfaces = [((near, y, 0.0), (near, back, 0.0), (near, back, top), (near, y, top))]
-            if pose.position[2] > top:
-                a, b = x0[k] + shift[k], x1[k] + shift[k]
-                surfaces.append(((a, y, top), (b, y, top), (b, back, top), (a, back, top)))
-            for corners, shade in zip(surfaces, (0.85, 1.15), strict=False):
-                outline = clip_polygon(pose.view(np.array(corners)))
+        box, period = self.boxes, self.street.extent[0]
+        middle = (box.x0 + box.x1) / 2
+        shift = self.unrolled(middle, pose) - middle
+        away = np.abs(middle + shift - pose.position[0])
+        nearer_end = pose.position[0] < middle + shift
+        near = np.where(nearer_end, box.x0, box.x1) + shift
+        back, ground = box.y + np.sign(box.y) * DEPTH, np.zeros_like(near)
+        flank = _quads([(near, box.y, ground), (near, back, ground), (near, back, box.top), (near, box.y, box.top)])
+        a, b = box.x0 + shift, box.x1 + shift
+        roof = _quads([(a, box.y, box.top), (b, box.y, box.top), (b, back, box.top), (a, back, box.top)])
+        seen = pose.view(np.stack([flank, roof], axis=1))
+        haze = self.fog(away)[:, None]
+        tones = self.tones * 0.8 * (1 - haze) + self.light.air * haze
+        in_front = seen[..., 2].max(axis=(1, 2)) > NEAR
+        exposed = in_front & np.where(nearer_end, box.left_exposed, box.right_exposed) & (away < period / 2)
+        from_above = in_front & (pose.position[2] > box.top)
+        for k in np.argsort(-away).tolist():
+            for visible, part, shade in ((exposed[k], 0, 0.85), (from_above[k], 1, 1.15)):
+                outline = clip_polygon(seen[k, part]) if visible else None
                 if outline is not None:
                     pixels = fixed_pixels(outline, pose)
-                    cv2.fillConvexPoly(frame, pixels, tuple(map(float, tone * shade)), cv2.LINE_AA, 4)
+                    cv2.fillConvexPoly(frame, pixels, (tones[k] * shade).tolist(), cv2.LINE_8, 4)
                     if layout is not None:
                         cv2.fillConvexPoly(layout, pixels, BUILDING, cv2.LINE_8, 4)
 
     def _house_fronts(self, frame: Image, pose: Pose, front: _Front, layout: Labels | None) -> None:
-        """One side of the street, band by band from the distance to the camera."""
+        """One side of the street. A band of distances covers a range of columns: the planes stand upright."""
         size, forward = frame.shape[0], np.sign(pose.axes[2, 0] or 1.0)
-        y = front.side * self.street.half_way
-        if (y - pose.position[1]) * front.side <= 0:
+        y, (x, eye_y) = front.side * self.street.half_way, pose.position[:2]
+        if (y - eye_y) * front.side <= 0:
             return
         mask = self._front_mask(size, pose, front)
-        starts = [-12.0, *(end for end, _, _ in _FRONT_BANDS[:-1])]
-        for index in range(len(_FRONT_BANDS) - 1, -1, -1):
-            texture = front.textures[index]
-            a, b = (float(pose.position[0] + forward * d) for d in (starts[index], _FRONT_BANDS[index][0]))
-            corners = np.array([(a, y, 0.0), (b, y, 0.0), (b, y, front.height), (a, y, front.height)])
-            outline = clip_polygon(pose.view(corners))
-            if outline is None:
+        left, top, width, height = cv2.boundingRect(mask)
+        if width == 0:
+            return
+        ends = np.zeros((len(_FRONT_BANDS), 3))
+        ends[:, 0], ends[:, 1], ends[:, 2] = x + forward * np.array([band[0] for band in _FRONT_BANDS]), y, pose.position[2]
+        pixels, depth = pose.project(ends)
+        towards = front.side * forward  # the left side of the view recedes to the right, and the other way around
+        limit = left if towards > 0 else left + width
+        for texture, u, d in zip(front.textures, pixels[:, 0], depth, strict=True):
+            stop = int(np.clip(round(u), left, left + width)) if d > NEAR else limit
+            if texture is front.textures[-1]:
+                stop = left + width if towards > 0 else left
+            a, b = (limit, stop) if towards > 0 else (stop, limit)
+            limit = stop
+            if b <= a:
                 continue
-            box = _box(outline, pose, size)
-            if box is None:
-                continue
-            left, top, right, bottom = box
             across, down = texture.shape[1] / self.street.extent[0], texture.shape[0] / front.height
             h = pose.plane(np.array([0.0, y, front.height]), np.array([1 / across, 0, 0]), np.array([0, 0, -1 / down]))
-            h[0] -= left * h[2]
+            h[0] -= a * h[2]
             h[1] -= top * h[2]
-            patch = cv2.warpPerspective(
-                texture, h, (right - left, bottom - top), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP
-            )
-            part = mask[top:bottom, left:right]
-            if index > 0:
-                band = np.zeros_like(part)
-                cv2.fillConvexPoly(band, fixed_pixels(outline, pose) - np.array([left * 16, top * 16], np.int32), 1, cv2.LINE_8, 4)
-                part = part & band
-                haze = float(self.fog(np.array(0.5 * (starts[index] + min(_FRONT_BANDS[index][0], 60.0)))))
-                patch = cv2.addWeighted(patch, 1 - haze, np.broadcast_to(self.light.air * haze, patch.shape).astype(np.uint8), 1.0, 0.0)
-            cv2.copyTo(patch, part, frame[top:bottom, left:right])
+            patch = cv2.warpPerspective(texture, h, (b - a, height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
+            cv2.copyTo(patch, mask[top : top + height, a:b], frame[top : top + height, a:b])
         if layout is not None:
             layout[mask > 0] = BUILDING
 
     def _front_mask(self, size: int, pose: Pose, front: _Front) -> Labels:
         """Where the houses of one side stand: their outlines, so that the sky shows above low ones."""
         mask = np.zeros((size, size), np.uint8)
-        mine = [b for b in self.houses if b.y0 * front.side > 0]
-        x0, x1 = np.array([b.x0 for b in mine]), np.array([b.x1 for b in mine])
+        box, mine = self.boxes, self.boxes.y * front.side > 0
+        x0, x1, top = box.x0[mine], box.x1[mine], box.top[mine]
         shift = self.unrolled((x0 + x1) / 2, pose) - (x0 + x1) / 2
-        y, tall = np.full(len(mine), mine[0].y0), np.array([b.height for b in mine])
-        corners = np.stack(
-            [np.stack([x + shift, y, z], axis=1) for x, z in ((x0, 0 * tall), (x1, 0 * tall), (x1, tall), (x0, tall))], axis=1
-        )
-        seen = pose.view(corners)
-        for k in np.flatnonzero(seen[:, :, 2].max(axis=1) > NEAR):
-            outline = clip_polygon(seen[k])
-            if outline is not None:
+        y, ground = box.y[mine], np.zeros_like(top)
+        seen = pose.view(_quads([(x0 + shift, y, ground), (x1 + shift, y, ground), (x1 + shift, y, top), (x0 + shift, y, top)]))
+        nearest, farthest = seen[..., 2].min(axis=1), seen[..., 2].max(axis=1)
+        points = seen[..., :2] / np.maximum(seen[..., 2:], NEAR) * pose.focal + pose.centre
+        fixed = np.rint(points * 16).clip(-500_000, 500_000).astype(np.int32)
+        for k in np.flatnonzero(farthest > NEAR).tolist():
+            if nearest[k] >= NEAR:
+                cv2.fillConvexPoly(mask, fixed[k], 1, cv2.LINE_8, 4)
+            elif (outline := clip_polygon(seen[k])) is not None:
                 cv2.fillConvexPoly(mask, fixed_pixels(outline, pose), 1, cv2.LINE_8, 4)
         return mask
 

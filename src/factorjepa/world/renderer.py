@@ -15,7 +15,7 @@ from .dynamics import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather
-from .sprites import BodyPlace, Sprite, draw_near, height_of, palette_of, sprite, view_bins
+from .sprites import BodyPlace, PaintLight, draw_near, height_of, palette_of, sprite, view_bins
 from .street import Street
 from .taxonomy import KIND_NAMES, KINDS
 from .textures import Light
@@ -25,7 +25,7 @@ cv2.setNumThreads(1)  # one process per core; also the same result everywhere
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 _FARTHEST = 60.0
-_SMALLEST = 2.5  # px of height under which a body is not drawn
+_SMALLEST = 3.0  # px of height under which a body is not drawn
 _FOG_STEPS = 12
 
 
@@ -99,7 +99,9 @@ class Renderer:
         self.heights = np.array([height_of(model) if model else 0.0 for model in self.models]) * population.stature
         self.drawn = np.array([bool(model) for model in self.models])
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
-        self.pictures: dict[tuple[int, ...], Sprite] = {}
+        gain = light.gain.tolist()
+        self.paint_light: PaintLight = ((gain[0], gain[1], gain[2]), light.night)
+        self.fog_mix = [_fog_matrix(step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
         self.walks = np.array([bool(m) and m in KINDS and not KINDS[m].wheels or m == "sari_pedestrian" for m in self.models])
 
     def render(
@@ -122,20 +124,20 @@ class Renderer:
         self._shadows(background, pose, bodies.rows, bodies.points, hx, hy)
         seen: list[Seen] = []
         if bodies.outside.any():  # on the crossing street, behind the corner houses
-            canvas = background.astype(np.float32)
+            canvas = cv2.cvtColor(background, cv2.COLOR_RGB2RGBA)
             self._blend(canvas, bodies, bodies.outside, ids, layout, seen)
-            background = cv2.convertScaleAbs(canvas)
+            background = cv2.cvtColor(canvas, cv2.COLOR_RGBA2RGB)
         self.backdrop.draw_buildings(background, pose, layout)
         if ids is not None and layout is not None and bodies.outside.any():
             ids[layout == BUILDING] = 0
         from_above = pose.position[2] > DECK_HEIGHT
         if not from_above:
             self.backdrop.draw_deck(background, pose, layout, None)
-        canvas = background.astype(np.float32)
+        canvas = cv2.cvtColor(background, cv2.COLOR_RGB2RGBA)
         self._blend(canvas, bodies, ~bodies.outside, ids, layout, seen)
         if self.weather == "rain":
             self._rain(canvas, time)
-        frame = np.asarray(cv2.convertScaleAbs(canvas), np.uint8)
+        frame = np.asarray(cv2.cvtColor(canvas, cv2.COLOR_RGBA2RGB), np.uint8)
         if from_above:
             self.backdrop.draw_deck(frame, pose, layout, ids)
         if ids is None or layout is None:
@@ -194,35 +196,41 @@ class Renderer:
         cast = np.minimum(self.heights[rows], 3.0)[:, None] * np.array(self.light.sun)
         base = points[rows, :2]
         ring = [(1, 1), (1, -1), (-1, -1), (-1, 1)]
-        foot = np.stack([base + (s * a)[:, None] * np.stack([ux, uy], 1) + (t * b)[:, None] * np.stack([-uy, ux], 1) for s, t in ring], axis=1)
-        outline = np.concatenate([foot, foot + cast[:, None, :]], axis=1)
+        ahead, left = np.stack([ux, uy], axis=1), np.stack([-uy, ux], axis=1)
+        foot = np.stack([base + (s * a)[:, None] * ahead + (t * b)[:, None] * left for s, t in ring], axis=1)
+        # The cast covers the ground between the two corners that are outermost across the light, and their shadows.
+        across = foot[:, :, 1] * self.light.sun[0] - foot[:, :, 0] * self.light.sun[1]
+        each = np.arange(rows.size)
+        edge = np.stack([foot[each, across.argmin(axis=1)], foot[each, across.argmax(axis=1)]], axis=1)
+        outline = np.concatenate([foot, edge, edge[:, ::-1] + cast[:, None, :]], axis=1)
         corners = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2)
         pixels, depth = pose.project(corners)
-        usable = depth.min(axis=1) > NEAR
         mask = np.zeros(frame.shape[:2], np.uint8)
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
-        for k in np.flatnonzero(usable):
-            cv2.fillConvexPoly(mask, cv2.convexHull(fixed[k]), 1, cv2.LINE_8, 4)
+        for k in np.flatnonzero(depth.min(axis=1) > NEAR).tolist():
+            cv2.fillConvexPoly(mask, fixed[k, :4], 1, cv2.LINE_8, 4)
+            cv2.fillConvexPoly(mask, fixed[k, 4:], 1, cv2.LINE_8, 4)
         dark = cv2.convertScaleAbs(frame, alpha=1.0 - self.light.shadow)
         cv2.copyTo(dark, mask, frame)
 
     def _blend(
         self,
-        canvas: NDArray[np.float32],
+        canvas: Image,
         bodies: _Bodies,
         which: NDArray[np.bool_],
         ids: NDArray[np.uint16] | None,
         layout: NDArray[np.uint8] | None,
         seen: list[Seen],
     ) -> None:
-        """Lay bodies over the canvas from far to near; with `ids`, note who covers which pixel."""
-        size = self.size
+        """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
+        size, models, palettes, light, opaque = self.size, self.models, self.palettes, self.paint_light, (255,) * 4
         for k in np.flatnonzero(which).tolist():
             row = int(bodies.rows[k])
+            *view, phase, fog = bodies.views[k].tolist()
             if bodies.near[k]:
-                self._blend_near(canvas, bodies, k, ids, layout, seen)
+                self._blend_near(canvas, bodies, k, phase, ids, layout, seen)
                 continue
-            picture = self._picture(row, tuple(bodies.views[k].tolist()))
+            picture = sprite(models[row], phase, (view[0], view[1], view[2], view[3]), palettes[row], light)
             factor = float(bodies.scale[k]) / picture.scale
             height, width = picture.pixels.shape[:2]
             left = float(bodies.pixels[k, 0]) - picture.anchor[0] * factor
@@ -232,30 +240,32 @@ class Renderer:
             if x1 <= x0 or y1 <= y0:
                 continue
             affine = np.array([[factor, 0.0, left - x0], [0.0, factor, top - y0]])
-            patch = cv2.warpAffine(picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR)
-            alpha = patch[:, :, 3:]
+            box = (x1 - x0, y1 - y0)
+            patch = cv2.warpAffine(picture.pixels, affine, box, flags=cv2.INTER_LINEAR)
+            through = cv2.warpAffine(picture.through, affine, box, flags=cv2.INTER_LINEAR, borderValue=opaque)
+            if fog:
+                patch = cv2.transform(patch, self.fog_mix[fog])
             part = canvas[y0:y1, x0:x1]
-            part *= 1.0 - alpha
-            part += patch[:, :, :3]
-            if ids is None or layout is None:
-                continue
-            self._note(bodies, k, (y0, x0), alpha[:, :, 0] > 0.5, ids, layout, seen)
+            cv2.add(cv2.multiply(part, through, scale=1 / 255), patch, dst=part)
+            if ids is not None and layout is not None:
+                self._note(bodies, k, (y0, x0), through[:, :, 0] < 128, ids, layout, seen)
 
     def _blend_near(
         self,
-        canvas: NDArray[np.float32],
+        canvas: Image,
         bodies: _Bodies,
         k: int,
+        phase: int,
         ids: NDArray[np.uint16] | None,
         layout: NDArray[np.uint8] | None,
         seen: list[Seen],
     ) -> None:
         row = int(bodies.rows[k])
-        frame, mask = cv2.convertScaleAbs(canvas), np.zeros(canvas.shape[:2], np.uint8)
-        place = BodyPlace(bodies.pose, bodies.points[row], (float(bodies.heading[k, 0]), float(bodies.heading[k, 1])), float(self.population.stature[row]))
-        draw_near(frame, mask, self.models[row], int(bodies.views[k, 4]), place, self.palettes[row], self.light.night, self.light.gain)
-        canvas[:] = frame
-        if ids is not None and layout is not None:
+        mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
+        heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
+        place = BodyPlace(bodies.pose, bodies.points[row], heading, float(self.population.stature[row]))
+        draw_near(canvas, mask, self.models[row], phase, place, self.palettes[row], self.paint_light)
+        if mask is not None and ids is not None and layout is not None:
             left, top, width, height = cv2.boundingRect(mask)
             solid = mask[top : top + height, left : left + width] > 0
             self._note(bodies, k, (top, left), solid, ids, layout, seen)
@@ -280,23 +290,7 @@ class Renderer:
             seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k])))
             ids[area][solid] = len(seen)
 
-    def _picture(self, row: int, view: tuple[int, ...]) -> Sprite:
-        """The sprite of one body in this scene's light and air, kept while its view lasts."""
-        key = (row, *view)
-        lit = self.pictures.get(key)
-        if lit is None:
-            plain = sprite(self.models[row], view[4], view[:4], self.palettes[row], self.light.night)
-            fog = view[5] / _FOG_STEPS
-            gain, air = self.light.gain * (1.0 - fog), self.light.air * fog
-            mix = np.diag([*gain, 1.0])
-            mix[:3, 3] = air
-            lit = Sprite(cv2.transform(plain.pixels, mix), plain.anchor, plain.scale)
-            if len(self.pictures) > 2000:
-                self.pictures.clear()
-            self.pictures[key] = lit
-        return lit
-
-    def _rain(self, canvas: NDArray[np.float32], time: float) -> None:
+    def _rain(self, canvas: Image, time: float) -> None:
         rng = stream(*self.address, "rain", round(time * 1000))
         count = self.size // 3
         starts = rng.integers(0, self.size, size=(count, 2))
@@ -304,4 +298,11 @@ class Renderer:
         streaks = np.zeros(canvas.shape[:2], np.uint8)
         for x, y in starts.tolist():
             cv2.line(streaks, (x, y), (x + 1, y + length), 34, 1)
-        canvas += streaks[:, :, None]
+        cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
+
+
+def _fog_matrix(share: float, air: NDArray[np.float32]) -> Floats:
+    """Mixes air into premultiplied RGBA: colour * (1 - share) + air * share * opacity."""
+    mix = np.diag([1.0 - share, 1.0 - share, 1.0 - share, 1.0])
+    mix[:3, 3] = air * share / 255.0
+    return mix

@@ -22,8 +22,9 @@ from .taxonomy import KINDS, Superclass
 
 Floats = NDArray[np.float64]
 Palette = tuple[tuple[int, int, int], ...]
+PaintLight = tuple[tuple[float, float, float], bool]  # gain per channel, whether lamps are on
+Image = NDArray[np.uint8]
 AZIMUTHS = 32
-_FIXED_POINT, _OPAQUE = 64, 65535  # scales of colour and opacity in 16 bits
 _ELEVATION_STEP = math.radians(8)
 _LEVELS = (12, 24, 48, 96, 192)  # heights in pixels that are drawn; the next larger one is shrunk to fit
 _DISTANCES = (3.0, 4.0, 5.5, 7.5, 11.0, 18.0, 40.0)  # m at which perspective inside a body is drawn
@@ -49,9 +50,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Sprite:
-    """Premultiplied colour and opacity `[H, W, 4]` float32, colours 0-255."""
+    """A lit picture: premultiplied colour `[H, W, 4]`, and the share of the background it lets through, four times."""
 
-    pixels: NDArray[np.float32]
+    pixels: Image
+    through: Image
     anchor: tuple[float, float]
     scale: float
 
@@ -70,31 +72,33 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
     return np.stack([a, np.clip(e, 0, 11), np.minimum(d, len(_DISTANCES) - 1), level], axis=1)
 
 
-@functools.lru_cache(maxsize=8000)
-def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Palette, night: bool) -> Sprite:
-    """The painted picture of a body."""
+@functools.lru_cache(maxsize=20_000)
+def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Palette, light: PaintLight) -> Sprite:
+    """The painted and lit picture of a body."""
     drawing = _draw(model, phase, view)
-    table = np.zeros((256, 4), np.uint16)
+    table = np.zeros((256, 4), np.uint8)
     faces = table[1 : len(drawing.shades) + 1]
-    faces[:, :3] = face_colours(model, drawing.materials, drawing.shades, palette, night) * _FIXED_POINT
-    faces[:, 3] = _OPAQUE
-    # Four 16-bit channels travel as one 64-bit word: one look-up per pixel instead of four.
-    large = np.take(table.view(np.uint64)[:, 0], drawing.faces).view(np.uint16).reshape(*drawing.faces.shape, 4)
+    faces[:, :3] = face_colours(model, drawing.materials, drawing.shades, palette, light)
+    faces[:, 3] = 255
+    # Four channels travel as one 32-bit word: one look-up per pixel instead of four.
+    large = np.take(table.view(np.uint32)[:, 0], drawing.faces).view(np.uint8).reshape(*drawing.faces.shape, 4)
     size = (drawing.faces.shape[1] // drawing.supersample, drawing.faces.shape[0] // drawing.supersample)
-    pixels = cv2.resize(large, size, interpolation=cv2.INTER_AREA).astype(np.float32)
-    pixels *= np.array([1 / _FIXED_POINT] * 3 + [1 / _OPAQUE], np.float32)
-    return Sprite(pixels, drawing.anchor, drawing.scale)
+    pixels = np.asarray(cv2.resize(large, size, interpolation=cv2.INTER_AREA), np.uint8)
+    through = cv2.cvtColor(255 - pixels[:, :, 3], cv2.COLOR_GRAY2RGBA)
+    through[:, :, 3] = 255
+    return Sprite(pixels, np.asarray(through, np.uint8), drawing.anchor, drawing.scale)
 
 
-def face_colours(model: str, materials: NDArray[np.intp], shades: Floats, palette: Palette, night: bool) -> Floats:
-    """`[F, 3]` colours of faces. At night lamps and bus windows are over-bright: they must survive the darkness."""
+def face_colours(model: str, materials: NDArray[np.intp], shades: Floats, palette: Palette, light: PaintLight) -> Floats:
+    """`[F, 3]` colours of faces in this light, 0-255. At night lamps and bus windows shine."""
+    gain, night = light
     colours = _MATERIAL_COLOURS.copy()
     colours[: len(PAINTS)] = palette
     if night:
         shades = np.where(np.isin(materials, _LAMPS), 3.0, shades)
         if model in ("bus", "minibus"):
             shades = np.where(materials == _GLASS, 1.8, shades)
-    return np.asarray(colours[materials] * shades[:, None])
+    return np.minimum(colours[materials] * shades[:, None] * gain, 255.0)
 
 
 @functools.lru_cache(maxsize=8000)
@@ -121,7 +125,7 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     canvas = np.zeros((height, width), np.uint8)
 
     light = -0.45 * right + 0.48 * towards + (0.0, 0.0, 0.75)
-    shades = np.where(shape.flat, 0.62 + 0.48 * np.maximum(shape.normals @ light, 0.0), 0.95)
+    shades = _shade(shape, shape.normals @ light)
     facing = ~shape.flat | (((eye - shape.middles) * shape.normals).sum(axis=1) > 0)
     far = np.add.reduceat(depth[:-1], shape.starts) / shape.counts
     visible = np.flatnonzero(facing)
@@ -176,49 +180,47 @@ def _geometry(model: str, phase: int) -> _Geometry:
     )
 
 
-def draw_near(
-    frame: NDArray[np.uint8],
-    mask: NDArray[np.uint8],
-    model: str,
-    phase: int,
-    place: BodyPlace,
-    palette: Palette,
-    night: bool,
-    gain: NDArray[np.float32],
-) -> None:
+def draw_near(frame: Image, mask: Image | None, model: str, phase: int, place: BodyPlace, palette: Palette, light: PaintLight) -> None:
     """Draw a body close to the camera face by face: no view of it would be used twice, and perspective is strong.
 
     `mask` is set to 1 where the body is.
     """
-    shape = _geometry(model, phase)
+    shape, pose = _geometry(model, phase), place.pose
     cos, sin = place.heading
-    points = shape.points * place.stature
-    world = np.stack([points[:, 0] * cos - points[:, 1] * sin, points[:, 0] * sin + points[:, 1] * cos, points[:, 2]], axis=1)
-    seen = place.pose.view(world + place.origin)
-    middles, normals = np.add.reduceat(world, shape.starts) / shape.counts[:, None], shape.normals
-    turned = np.stack([normals[:, 0] * cos - normals[:, 1] * sin, normals[:, 0] * sin + normals[:, 1] * cos, normals[:, 2]], axis=1)
-    facing = ~shape.flat | (((place.pose.position - place.origin - middles) * turned).sum(axis=1) > 0)
-    light = -0.45 * place.pose.axes[0] - 0.48 * place.pose.axes[2] + (0.0, 0.0, 0.75)
-    shades = np.where(shape.flat, 0.62 + 0.48 * np.maximum(turned @ light, 0.0), 0.95)
-    far = np.add.reduceat(seen[:, 2], shape.starts) / shape.counts
-    visible = np.flatnonzero(facing & (np.maximum.reduceat(seen[:, 2], shape.starts) > NEAR))
-    visible = visible[np.argsort(-far[visible], kind="stable")]
-    colours = np.minimum(face_colours(model, shape.materials[visible], shades[visible], palette, night) * gain, 255.0)
+    turn = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])  # body to world, for row vectors
+    seen = pose.view((shape.points * place.stature) @ turn + place.origin)
+    normals = shape.normals @ turn
+    eye = (pose.position - place.origin) / place.stature
+    facing = ~shape.flat | (((eye - shape.middles @ turn) * normals).sum(axis=1) > 0)
+    shades = _shade(shape, normals @ (-0.45 * pose.axes[0] - 0.48 * pose.axes[2] + (0.0, 0.0, 0.75)))
+    nearest, farthest = np.minimum.reduceat(seen[:, 2], shape.starts), np.maximum.reduceat(seen[:, 2], shape.starts)
+    visible = np.flatnonzero(facing & (farthest > NEAR))
+    visible = visible[np.argsort(-(np.add.reduceat(seen[:, 2], shape.starts) / shape.counts)[visible], kind="stable")]
+    colours = face_colours(model, shape.materials[visible], shades[visible], palette, light)
+    zoom = pose.focal * 16 / np.maximum(seen[:, 2], NEAR)
+    fixed = np.rint(seen[:, :2] * zoom[:, None] + pose.centre * 16).astype(np.int32)
     for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):
         start = int(shape.starts[index])
         if shape.radii[index, 0] > 0:
-            x, y, z = seen[start]
-            zoom = place.pose.focal / z * 16
-            centre = (round(x * zoom + place.pose.centre * 16), round(y * zoom + place.pose.centre * 16))
-            axes = tuple(round(float(radius) * place.stature * zoom) for radius in shape.radii[index])
+            centre = (int(fixed[start, 0]), int(fixed[start, 1]))
+            axes = tuple(round(float(radius) * place.stature * zoom[start]) for radius in shape.radii[index])
             cv2.ellipse(frame, centre, axes, 0, 0, 360, colour, -1, cv2.LINE_AA, 4)
-            cv2.ellipse(mask, centre, axes, 0, 0, 360, 1, -1, cv2.LINE_8, 4)
-        else:
+            if mask is not None:
+                cv2.ellipse(mask, centre, axes, 0, 0, 360, 1, -1, cv2.LINE_8, 4)
+            continue
+        polygon = fixed[start : start + int(shape.counts[index])]
+        if nearest[index] < NEAR:
             outline = clip_polygon(seen[start : start + int(shape.counts[index])])
-            if outline is not None:
-                polygon = fixed_pixels(outline, place.pose)
-                cv2.fillConvexPoly(frame, polygon, colour, cv2.LINE_AA, 4)
-                cv2.fillConvexPoly(mask, polygon, 1, cv2.LINE_8, 4)
+            if outline is None:
+                continue
+            polygon = fixed_pixels(outline, pose)
+        cv2.fillConvexPoly(frame, polygon, colour, cv2.LINE_AA, 4)
+        if mask is not None:
+            cv2.fillConvexPoly(mask, polygon, 1, cv2.LINE_8, 4)
+
+
+def _shade(shape: _Geometry, towards_light: Floats) -> Floats:
+    return np.where(shape.flat, 0.62 + 0.48 * np.maximum(towards_light, 0.0), 0.95)
 
 
 @dataclass(frozen=True)
@@ -244,11 +246,18 @@ _HIDES = ((214, 204, 190), (120, 84, 60), (60, 50, 46), (168, 140, 110), (190, 1
 _LIVERIES = ((196, 40, 40), (36, 96, 160), (40, 130, 80), (224, 130, 30), (190, 190, 196), (110, 60, 130))
 
 
+LOOKS = 8
+
+
 @functools.lru_cache(maxsize=4096)
 def palette_of(model: str, look: int, accents: Palette) -> Palette:
-    """Two paints from an individual's seed; stalls and autos take the city's accents."""
+    """Two paints from an individual's seed; stalls and carts take the city's accents.
+
+    There are a few looks per model, not thousands, so that painted pictures are used again.
+    """
     kind = KINDS.get(model)
-    a, b = look % 9973, (look // 9973) % 9967
+    a = look % LOOKS
+    b = 5 * a + 3
     if kind is None or model in ("mobile_vendor",):
         return accents[a % len(accents)], accents[b % len(accents)]
     match kind.superclass:

@@ -25,7 +25,7 @@ cv2.setNumThreads(1)  # one process per core; also the same result everywhere
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 _FARTHEST = 60.0
-_SMALLEST = 3.0  # px of height under which a body is not drawn
+_SMALLEST = 0.033  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
 
 
@@ -153,7 +153,7 @@ class Renderer:
         pixels, depth = pose.project(points)
         scale = pose.focal / np.maximum(depth, NEAR)
         tall, wide = self.heights * scale, self.spans * scale
-        inside = self.drawn & present & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST)
+        inside = self.drawn & present & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST * self.size)
         inside &= (np.abs(pixels[:, 0] - self.size / 2) < self.size / 2 + wide) & (pixels[:, 1] > -0.3 * tall - wide)
         rows = np.flatnonzero(inside & (pixels[:, 1] - tall < self.size + wide))
         rows = rows[np.argsort(-depth[rows], kind="stable")]
@@ -223,7 +223,7 @@ class Renderer:
         seen: list[Seen],
     ) -> None:
         """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
-        size, models, palettes, light, opaque = self.size, self.models, self.palettes, self.paint_light, (255,) * 4
+        size, models, palettes, light = self.size, self.models, self.palettes, self.paint_light
         for k in np.flatnonzero(which).tolist():
             row = int(bodies.rows[k])
             *view, phase, fog = bodies.views[k].tolist()
@@ -242,7 +242,7 @@ class Renderer:
             affine = np.array([[factor, 0.0, left - x0], [0.0, factor, top - y0]])
             box = (x1 - x0, y1 - y0)
             patch = cv2.warpAffine(picture.pixels, affine, box, flags=cv2.INTER_LINEAR)
-            through = cv2.warpAffine(picture.through, affine, box, flags=cv2.INTER_LINEAR, borderValue=opaque)
+            through = cv2.cvtColor(cv2.bitwise_not(cv2.extractChannel(patch, 3)), cv2.COLOR_GRAY2RGBA)
             if fog:
                 patch = cv2.transform(patch, self.fog_mix[fog])
             part = canvas[y0:y1, x0:x1]

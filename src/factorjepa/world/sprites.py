@@ -50,10 +50,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Sprite:
-    """A lit picture: premultiplied colour `[H, W, 4]`, and the share of the background it lets through, four times."""
+    """A lit picture: premultiplied colour and opacity `[H, W, 4]`."""
 
     pixels: Image
-    through: Image
     anchor: tuple[float, float]
     scale: float
 
@@ -84,9 +83,7 @@ def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Pal
     large = np.take(table.view(np.uint32)[:, 0], drawing.faces).view(np.uint8).reshape(*drawing.faces.shape, 4)
     size = (drawing.faces.shape[1] // drawing.supersample, drawing.faces.shape[0] // drawing.supersample)
     pixels = np.asarray(cv2.resize(large, size, interpolation=cv2.INTER_AREA), np.uint8)
-    through = cv2.cvtColor(255 - pixels[:, :, 3], cv2.COLOR_GRAY2RGBA)
-    through[:, :, 3] = 255
-    return Sprite(pixels, np.asarray(through, np.uint8), drawing.anchor, drawing.scale)
+    return Sprite(pixels, drawing.anchor, drawing.scale)
 
 
 def face_colours(model: str, materials: NDArray[np.intp], shades: Floats, palette: Palette, light: PaintLight) -> Floats:

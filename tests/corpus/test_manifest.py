@@ -102,7 +102,7 @@ BROKEN = {
     "fps 0 is not a frame rate": {"fps": 0.0},
     "size 0x32 is not a picture size": {"width": 0},
     "clip_id 'navapur/s01/v01#1.0' is used by rows 1, 4; it must be unique": {"clip_id": "navapur/s01/v01#1.0"},
-    "path 'clips/navapur/s01/v01/1-0.mp4' is used by rows 1, 4": {"path": "clips/navapur/s01/v01/1-0.mp4"},
+    "path 'clips/navapur/s01/v01/1-0' is used by rows 1, 4": {"path": "clips//navapur/s01/./v01/1-0.mkv"},
     "source 'navapur/s01/v01' is in 2 splits (test, train)": {"source": "navapur/s01/v01", "split": Split.TEST},
     "source 'navapur/s01/v01' is in 2 cities (navapur, pune)": {"source": "navapur/s01/v01", "city": "pune"},
     "city 'navapur' is partly audit": {"split": Split.AUDIT},

@@ -69,11 +69,13 @@ def _row_by_row(clips: Sequence[Clip]) -> Iterator[str]:
 
 
 def _repeated(clips: Sequence[Clip]) -> Iterator[str]:
-    for name, keys in (("clip_id", [clip.clip_id for clip in clips]), ("path", [clip.path for clip in clips])):
+    """Paths are compared without their suffix: two clips that share the rest would share their sidecars."""
+    stems = [str(PurePosixPath(clip.path).with_suffix("")) if not unsafe_path(clip.path) else "" for clip in clips]
+    for name, keys in (("clip_id", [clip.clip_id for clip in clips]), ("path", stems)):
         rows: dict[str, list[int]] = defaultdict(list)
         for row, key in enumerate(keys):
             rows[key].append(row)
-        twice = [(value, where) for value, where in rows.items() if len(where) > 1]
+        twice = [(value, where) for value, where in rows.items() if value and len(where) > 1]
         for value, where in twice[:_SHOWN]:
             yield f"{name} {value!r} is used by rows {_listed(where)}; it must be unique"
         yield from _left_out(len(twice), f"repeated {name}s")

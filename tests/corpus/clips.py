@@ -40,7 +40,7 @@ def make_clip(number: int = 0, split: Split = Split.TRAIN, **changes: object) ->
 
 def write_clip(folder: Path, clip: Clip) -> None:
     count = round(clip.seconds * clip.fps)
-    shade = hash_free_shade(clip)
+    shade = shade_of(clip)
     frames = (np.full((clip.height, clip.width, 3), shade + STEP * index, np.uint8) for index in range(count))
     path = folder / clip.path
     write_video(path, frames, clip.fps)
@@ -51,7 +51,7 @@ def write_clip(folder: Path, clip: Clip) -> None:
     stem.with_name(stem.name + ".json").write_text(f'{{"clip": "{clip.clip_id}"}}')
 
 
-def hash_free_shade(clip: Clip) -> int:
+def shade_of(clip: Clip) -> int:
     """The first frame's grey level, different for neighbouring clips."""
     return 10 + sum(clip.clip_id.encode()) % 17
 

@@ -34,9 +34,9 @@ _ROUNDING = 1e-6  # seconds; t_end - t_start of a clip of exactly one window may
 class WindowSpec(Settings):
     """The shape of a window; the paper's is 16 frames at 4 fps, 384 px."""
 
-    frames: int = Field(16, ge=1)  # T
-    fps: float = Field(4.0, gt=0, allow_inf_nan=False)  # frames per second of the window, not of the video
-    size: int = Field(128, ge=2)  # pixels, H = W
+    frames: int = Field(default=16, ge=1)  # T
+    fps: float = Field(default=4.0, gt=0, allow_inf_nan=False)  # frames per second of the window, not of the video
+    size: int = Field(default=128, ge=2)  # pixels, H = W
 
     @property
     def seconds(self) -> float:

@@ -155,6 +155,8 @@ def test_select_by_split_city_and_mode() -> None:
     assert {clip.split for clip in manifest.select(split="test")} == {Split.TEST}
     assert manifest.select(city="sagarpur") == manifest.select(split=Split.AUDIT)
     assert len(manifest.select(split="train", city=["navapur"], capture_mode="walk")) == 2
+    with pytest.raises(CorpusError, match="no split 'dev': choose train, validation, test, audit"):
+        manifest.select(split="dev")
 
 
 @st.composite

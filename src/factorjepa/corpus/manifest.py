@@ -119,12 +119,13 @@ class Manifest(Sequence[Clip]):
         capture_mode: str | None = None,
     ) -> Manifest:
         """The clips that match every condition given, in the same order."""
-        wanted = Split(split) if split is not None else None
+        if split is not None and split not in tuple(Split):
+            raise CorpusError(f"there is no split {split!r}: choose {', '.join(Split)}")
         cities = {city} if isinstance(city, str) else city
         return self._checked(
             clip
             for clip in self._clips
-            if (wanted is None or clip.split == wanted)
+            if (split is None or clip.split == split)
             and (cities is None or clip.city in cities)
             and (capture_mode is None or clip.capture_mode == capture_mode)
         )

@@ -160,7 +160,7 @@ def _from(container: av.container.InputContainer, stream: av.VideoStream, start:
             untimed = True
             continue
         at = frame.pts * base - origin
-        duration = frame.duration * base if frame.duration else step
+        duration = (getattr(frame, "duration", None) or 0) * base or step  # PyAV 14.0 does not pass it on
         shown = _Shown(at - _EARLY, at + duration, frame)
         if first is None and shown.start > start:
             # Either the index sent us too far, or the stream starts late by the decoder's delay of a frame or two.

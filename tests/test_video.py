@@ -186,6 +186,24 @@ def test_damaged_pictures_are_refused(tmp_path: Path) -> None:
         read_frames(path, np.arange(24) / 12)
 
 
+def test_random_damage_ends_in_frames_or_in_a_video_error(tmp_path: Path) -> None:
+    """Anything else that escapes here (it was a UnicodeDecodeError from a bent tag) would stop a loader that skips."""
+    path = tmp_path / "clip.mp4"
+    write_video(path, noisy(12), fps=12)
+    data, rng = path.read_bytes(), np.random.default_rng(5)
+    header = data.index(b"moov")
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(data)
+        for position in rng.integers(header, len(data), 4):
+            damaged[position] = rng.integers(256)
+        try:
+            assert read_frames(io.BytesIO(damaged), np.arange(12) / 12).shape[0] == 12
+        except VideoError:
+            refused += 1
+    assert 100 < refused < 300
+
+
 def test_a_time_after_the_end_is_refused(clip: Path) -> None:
     with pytest.raises(VideoError, match=r"ends before 2\.60 s"):
         read_frames(clip, np.array([2.4, 2.6]))

@@ -141,7 +141,9 @@ class _Shown:
 
     def picture(self, name: str) -> Frames:
         if self.frame.is_corrupt:
-            raise VideoError(f"{name}: the frame at {self.start:.2f} s is damaged; re-encode or remove the file")
+            raise VideoError(
+                f"{name}: the frame at {max(0.0, self.start):.2f} s is damaged; re-encode or remove the file"
+            )
         return np.asarray(self.frame.to_ndarray(format="rgb24"), dtype=np.uint8)
 
 
@@ -192,7 +194,7 @@ def _opened(source: VideoSource, name: str) -> Iterator[tuple[av.container.Input
     if size == 0:
         raise VideoError(f"{name}: is empty (0 bytes); remove it or produce it again")
     try:
-        container = av.open(target, "r", options=dict(_READING))
+        container = av.open(target, "r", options=dict(_READING), metadata_errors="replace")
     except (av.FFmpegError, OSError) as error:
         raise VideoError(
             f"{name}: cannot be opened as a video ({_reason(error)}); is it damaged or cut short?"

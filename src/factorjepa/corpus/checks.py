@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from .splits import Split
@@ -30,27 +30,28 @@ def row_problems(clips: Sequence[Clip]) -> list[str]:
 
 def unsafe_path(path: str) -> bool:
     """Absolute (here or on Windows), leading out of its folder, or naming no file."""
-    parts = PurePosixPath(path).parts
+    parts = path.split("/")
     return (
-        not parts
+        path.startswith("/")
         or ".." in parts
-        or "\0" in path
+        or parts[-1] in ("", ".")
         or "\\" in path
-        or PurePosixPath(path).is_absolute()
-        or bool(PureWindowsPath(path).drive)
+        or "\0" in path
+        or path[1:2] == ":"
     )
 
 
 def _row_by_row(clips: Sequence[Clip]) -> Iterator[str]:
     modes = ", ".join(CAPTURE_MODES)
     splits = ", ".join(Split)
+    known = frozenset(Split)
     rules: list[tuple[Callable[[Clip], bool], Callable[[Clip], str]]] = [
         (lambda clip: not clip.clip_id, lambda clip: "clip_id is empty"),
         (
             lambda clip: clip.capture_mode not in CAPTURE_MODES,
             lambda clip: f"capture_mode {clip.capture_mode!r} is none of {modes}",
         ),
-        (lambda clip: clip.split not in tuple(Split), lambda clip: f"split {clip.split!r} is none of {splits}"),
+        (lambda clip: clip.split not in known, lambda clip: f"split {clip.split!r} is none of {splits}"),
         (lambda clip: unsafe_path(clip.path), lambda clip: f"path {clip.path!r} leaves the corpus folder"),
         (
             lambda clip: not 0 <= clip.t_start < clip.t_end < math.inf,
@@ -70,12 +71,14 @@ def _row_by_row(clips: Sequence[Clip]) -> Iterator[str]:
 
 def _repeated(clips: Sequence[Clip]) -> Iterator[str]:
     """Paths are compared without their suffix: two clips that share the rest would share their sidecars."""
-    stems = [str(PurePosixPath(clip.path).with_suffix("")) if not unsafe_path(clip.path) else "" for clip in clips]
+    stems = [posixpath.splitext(posixpath.normpath(clip.path))[0] for clip in clips]
     for name, keys in (("clip_id", [clip.clip_id for clip in clips]), ("path", stems)):
+        if len(set(keys)) == len(keys):
+            continue
         rows: dict[str, list[int]] = defaultdict(list)
         for row, key in enumerate(keys):
             rows[key].append(row)
-        twice = [(value, where) for value, where in rows.items() if value and len(where) > 1]
+        twice = [(value, where) for value, where in rows.items() if len(where) > 1]
         for value, where in twice[:_SHOWN]:
             yield f"{name} {value!r} is used by rows {_listed(where)}; it must be unique"
         yield from _left_out(len(twice), f"repeated {name}s")

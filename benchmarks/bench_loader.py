@@ -1,10 +1,10 @@
 """Clips per second of the loader, by store and number of workers, against a plain PyAV loop in the same run.
 
-    python benchmarks/bench_loader.py [--clips 64] [--width 224] [--height 128] [--size 128] [--rounds 3]
+    python benchmarks/bench_loader.py [--clips 32] [--width 224] [--height 128] [--size 128] [--rounds 5]
 
 The plain loop opens each file, seeks, decodes up to the end of the same window and converts the 16 wanted frames to
-RGB; it neither resizes nor normalises nor batches, so 1.00x in this process means that all of that is free. Rounds
-alternate between the variants, and the best of each counts: other work on the machine slows all of them.
+RGB; it neither resizes nor normalises nor batches, so 1.00x with 0 workers means that all of that is free. It runs
+again right before each measurement and the median of the ratios counts: other work on the machine slows both alike.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 import av
 import cv2
@@ -97,7 +98,7 @@ def loaded(folder: Path, spec: WindowSpec, batch: int, workers: int) -> Callable
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("clips", 64), ("width", 224), ("height", 128), ("size", 128), ("batch", 8), ("rounds", 3)):
+    for name, default in (("clips", 32), ("width", 224), ("height", 128), ("size", 128), ("batch", 8), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     spec = WindowSpec(size=options.size)
@@ -106,24 +107,30 @@ def main() -> None:
         make_corpus(plain, options.clips, options.width, options.height)
         pack(plain, packed, shard_bytes=4_000_000)
         clips = Corpus.open(plain).training()
-        variants: dict[str, Callable[[], int]] = {"plain PyAV loop": lambda: plain_pyav(plain, clips, spec)}
+        variants: dict[str, Callable[[], int]] = {}
         for workers in (0, 1, 2):
             for name, folder in (("folder", plain), ("tar", packed)):
                 variants[f"loader, {name}, {workers} workers"] = loaded(folder, spec, options.batch, workers)
-        best = dict.fromkeys(variants, 0.0)
+        plain_rates: list[float] = []
+        rates: dict[str, list[float]] = {name: [] for name in variants}
+        ratios: dict[str, list[float]] = {name: [] for name in variants}
         for _ in range(options.rounds):
             for name, variant in variants.items():
-                start = time.perf_counter()
-                count = variant()
-                best[name] = max(best[name], count / (time.perf_counter() - start))
+                plain_rates.append(rate(lambda: plain_pyav(plain, clips, spec)))
+                rates[name].append(rate(variant))
+                ratios[name].append(rates[name][-1] / plain_rates[-1])
     print(
         f"{options.clips} clips of {options.width}x{options.height}, windows of {spec.frames} frames at {spec.size} px"
     )
-    for name, rate in best.items():
-        print(f"{name:28s} {rate:8.1f} clips/s   {rate / best['plain PyAV loop']:5.2f}x")
-    for workers in (0, 1, 2):
-        ratio = best[f"loader, tar, {workers} workers"] / best[f"loader, folder, {workers} workers"]
-        print(f"tar / folder, {workers} workers: {ratio:.2f}x")
+    print(f"{'plain PyAV loop':28s} {median(plain_rates):8.1f} clips/s    1.00x")
+    for name in variants:
+        print(f"{name:28s} {median(rates[name]):8.1f} clips/s   {median(ratios[name]):5.2f}x")
+
+
+def rate(work: Callable[[], int]) -> float:
+    start = time.perf_counter()
+    count = work()
+    return count / (time.perf_counter() - start)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,285 @@
+"""Batches with provenance, in an order that can be resumed to the batch.
+
+What a batch holds depends on (seed, epoch, position) and on (replication, clip) only: not on how many workers decode
+it, nor on what they had read ahead. Over `world` processes the batches of one step together are a stretch of the
+epoch's order, cut evenly: the same clips meet in a step for every `world` with the same `world * batch_size`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ..errors import CorpusError, FactorJEPAError, VideoError
+from ..seeding import stream
+from ..video import read_frames
+from .access import ClipSet, EvaluationClips, TrainingClips
+from .manifest import Clip
+from .windows import WindowSpec, preprocess, refuse_short, window_times
+
+_log = logging.getLogger(__name__)
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows and where they come from: `video[i]` shows `clips[i]` at `times[i]`."""
+
+    video: Tensor  # float32 [B, 3, T, H, W], ImageNet-normalised
+    clips: tuple[Clip, ...]
+    times: Tensor  # float64 [B, T], seconds from the clip's first frame
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """What a worker sends back; failures travel as values, because torch rewrites the message of what is raised."""
+
+    video: Tensor
+    indices: list[int]
+    times: Tensor
+    failures: dict[int, str]
+
+
+class _Windows(Dataset[_Decoded]):
+    """Decodes one batch, given by the positions of its clips."""
+
+    def __init__(self, clips: ClipSet, spec: WindowSpec, replication: int) -> None:
+        self.clips, self.spec, self.replication = clips, spec, replication
+
+    def __getitem__(self, indices: Sequence[int]) -> _Decoded:
+        spec = self.spec
+        video = np.empty((len(indices), 3, spec.frames, spec.size, spec.size), np.float32)
+        times = np.empty((len(indices), spec.frames), np.float64)
+        decoded: list[int] = []
+        failures: dict[int, str] = {}
+        for index in indices:
+            clip = self.clips[index]
+            row = len(decoded)
+            try:
+                times[row] = window_times(clip, spec, self.replication)
+                name = f"clip {clip.clip_id!r} ({clip.path})"
+                video[row] = preprocess(read_frames(self.clips.video(clip), times[row], name), spec.size)
+            except FactorJEPAError as error:
+                text = str(error)
+                failures[index] = text if text.startswith("clip ") else f"clip {clip.clip_id!r}: {text}"
+            else:
+                decoded.append(index)
+        kept = len(decoded)
+        return _Decoded(torch.from_numpy(video[:kept]), decoded, torch.from_numpy(times[:kept]), failures)
+
+
+class _Batches:
+    """What both loaders share: cut an order of clips into batches, have workers decode them, report failures."""
+
+    def __init__(
+        self,
+        clips: ClipSet,
+        spec: WindowSpec,
+        batch_size: int,
+        workers: int,
+        replication: int,
+        rank: int,
+        world: int,
+        on_error: OnError,
+        start_method: str | None,
+    ) -> None:
+        if batch_size < 1 or workers < 0 or not 0 <= rank < world:
+            raise CorpusError(
+                f"a loader needs batch_size >= 1, workers >= 0 and 0 <= rank < world, "
+                f"got batch_size={batch_size}, workers={workers}, rank={rank}, world={world}"
+            )
+        if on_error not in ("raise", "skip"):
+            raise CorpusError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        if on_error == "raise":
+            refuse_short(clips, spec)  # now, rather than hours into an epoch
+        self.clips, self.spec, self.batch_size, self.workers = clips, spec, batch_size, workers
+        self.replication, self.rank, self.world, self.on_error = replication, rank, world, on_error
+        self._start_method = start_method
+        self.skipped: dict[str, str] = {}  # clip_id -> why, of everything skipped so far
+
+    def _decode(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch | None]:
+        """The batches in order; None for one of which no clip could be read."""
+        reader: DataLoader[_Decoded] = DataLoader(
+            _Windows(self.clips, self.spec, self.replication),
+            batch_size=None,
+            sampler=batches,  # an item of `_Windows` is a batch
+            num_workers=self.workers,
+            collate_fn=_as_is,
+            worker_init_fn=_single_thread if self.workers else None,
+            multiprocessing_context=self._start_method if self.workers else None,
+            generator=torch.Generator(),  # else starting an epoch would advance the random state of training
+        )
+        for decoded in reader:
+            for index, message in decoded.failures.items():
+                self._failed(self.clips[index], message)
+            clips = tuple(self.clips[index] for index in decoded.indices)
+            yield Batch(decoded.video, clips, decoded.times) if clips else None
+
+    def _failed(self, clip: Clip, message: str) -> None:
+        if self.on_error == "raise":
+            raise VideoError(f"{message} (on_error='skip' goes on without such clips)")
+        if clip.clip_id not in self.skipped:
+            self.skipped[clip.clip_id] = message
+            _log.warning("skipped %s (%d skipped so far)", message, len(self.skipped))
+
+
+class Loader(_Batches):
+    """Training batches, epoch after epoch, in an order drawn from (seed, epoch).
+
+    `for batch in loader` gives the rest of the current epoch and then stands at the start of the next one. A loop that
+    is left early, or a loader given another's `state_dict()`, goes on with the batch after the last one handed out.
+    Clips that do not fill a whole step (`world * batch_size`) are left out of that epoch, so that all ranks take
+    equally many steps. With `on_error="skip"` a batch is smaller by its unreadable clips, which `skipped` lists.
+    """
+
+    def __init__(
+        self,
+        clips: TrainingClips,
+        spec: WindowSpec,
+        batch_size: int,
+        seed: int,
+        workers: int = 0,
+        *,
+        replication: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+        on_error: OnError = "raise",
+        start_method: str | None = None,
+    ) -> None:
+        if not isinstance(clips, TrainingClips):
+            raise CorpusError(
+                f"a training Loader takes TrainingClips, from Corpus.training(), not {type(clips).__name__}: "
+                "validation, test and audit clips must not reach training (measure with an EvaluationLoader)"
+            )
+        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method)
+        self.seed, self.shuffle = seed, shuffle
+        if not len(self):
+            raise CorpusError(
+                f"{len(clips)} training clips do not fill one step of {world} x {batch_size}; lower batch_size"
+            )
+        self.epoch = 0
+        self.position = 0  # batches of this epoch that were handed out
+
+    def __len__(self) -> int:
+        """Batches per epoch, on each rank."""
+        return len(self.clips) // (self.batch_size * self.world)
+
+    def __iter__(self) -> Iterator[Batch]:
+        order = self._order()
+        steps = range(self.position, len(self))
+        batches = [_share(order, step, self.batch_size, self.rank, self.world) for step in steps]
+        for step, batch in zip(steps, self._decode(batches), strict=True):
+            self.position = step + 1
+            if batch is not None:
+                yield batch
+            elif self.world > 1:
+                raise VideoError(
+                    f"no clip of batch {step} on rank {self.rank} can be read; leaving it out would set the ranks "
+                    f"apart. Skipped so far: {', '.join(self.skipped)}"
+                )
+        self.start_epoch(self.epoch + 1)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Go to the first batch of `epoch`."""
+        self.epoch, self.position = epoch, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands; what workers have read ahead does not count."""
+        return {
+            "epoch": self.epoch,
+            "position": self.position,
+            "order": self._identity(),
+            "skipped": dict(self.skipped),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state` was taken; the clips, the seed and the batch layout must be the same."""
+        mine = self._identity()
+        changed = [key for key, value in mine.items() if state["order"].get(key) != value]
+        if changed:
+            differences = ", ".join(f"{key} was {state['order'].get(key)} and is {mine[key]}" for key in changed)
+            raise CorpusError(f"this loader cannot continue that one, its batches differ: {differences}")
+        self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        self.skipped = dict(state["skipped"])
+
+    def _order(self) -> NDArray[np.int64]:
+        count = len(self.clips)
+        return stream(self.seed, "epoch", self.epoch).permutation(count) if self.shuffle else np.arange(count)
+
+    def _identity(self) -> dict[str, Any]:
+        """All that the content of the remaining batches depends on, besides epoch and position."""
+        ids = hashlib.blake2b("\n".join(clip.clip_id for clip in self.clips).encode(), digest_size=8)
+        return {
+            "clips": ids.hexdigest(),
+            "window": self.spec.model_dump(),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "replication": self.replication,
+            "world": self.world,
+        }
+
+
+class EvaluationLoader(_Batches):
+    """Every validation, test or audit clip once, in manifest order; each loop starts anew.
+
+    Over `world` processes each clip is read by exactly one rank; the last batches may be smaller or missing.
+    """
+
+    def __init__(
+        self,
+        clips: EvaluationClips,
+        spec: WindowSpec,
+        batch_size: int,
+        workers: int = 0,
+        *,
+        replication: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        on_error: OnError = "raise",
+        start_method: str | None = None,
+    ) -> None:
+        if not isinstance(clips, EvaluationClips):
+            raise CorpusError(
+                f"an EvaluationLoader takes EvaluationClips (validation, test or audit), not {type(clips).__name__}"
+            )
+        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method)
+
+    def __len__(self) -> int:
+        """Batches of this rank."""
+        return len(self._plan())
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (batch for batch in self._decode(self._plan()) if batch is not None)
+
+    def _plan(self) -> list[list[int]]:
+        order = np.arange(len(self.clips))
+        steps = range(-(-len(order) // (self.batch_size * self.world)))
+        shares = [_share(order, step, self.batch_size, self.rank, self.world) for step in steps]
+        return [share for share in shares if share]
+
+
+def _share(order: NDArray[np.int64], step: int, batch_size: int, rank: int, world: int) -> list[int]:
+    """The positions in the manifest of the clips that `rank` reads in `step`."""
+    start = (step * world + rank) * batch_size
+    return [int(index) for index in order[start : start + batch_size]]
+
+
+def _as_is(decoded: Any) -> Any:
+    return decoded
+
+
+def _single_thread(_: int) -> None:
+    """One process per core is enough; and OpenCV's thread pool does not survive a fork."""
+    cv2.setNumThreads(0)

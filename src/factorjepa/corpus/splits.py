@@ -1,0 +1,87 @@
+"""Who may see a clip: whole source videos are assigned before clips are cut (appendix, Partitioning).
+
+Sources are laid out city by city and, within a city, capture mode by capture mode, in an order drawn from the seed;
+the splits are dealt along that line by `balanced_sequence`. So the whole corpus is within one source of 80/10/10, and
+each stratum and each city, being a stretch of the line, within two. Audit cities are audit altogether.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from math import lcm
+
+from ..errors import CorpusError
+from ..seeding import seed_of
+from .balance import balanced_sequence
+
+
+class Split(StrEnum):
+    """The part of the corpus a source video, and so every clip cut from it, belongs to."""
+
+    TRAIN = "train"  # gradient updates
+    VALIDATION = "validation"  # model selection and thresholds
+    TEST = "test"  # headline figures only
+    AUDIT = "audit"  # cities never seen in the other three; carries ground truth
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """A source video as far as its split depends on it; `source` is unique in the whole corpus."""
+
+    source: str
+    city: str
+    capture_mode: str
+
+
+def assign_splits(
+    sources: Sequence[Source],
+    seed: int,
+    audit_cities: Collection[str] = (),
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+) -> dict[str, Split]:
+    """Source id -> split, stratified by city and capture mode; the order of `sources` does not matter.
+
+    `fractions` are the train, validation and test shares of the sources outside `audit_cities`.
+    """
+    weights = _whole_weights(fractions)
+    _check(sources, audit_cities)
+    splits = {source.source: Split.AUDIT for source in sources if source.city in audit_cities}
+    line = sorted(
+        (source for source in sources if source.city not in audit_cities),
+        key=lambda source: (
+            seed_of(seed, "splits", source.city),
+            seed_of(seed, "splits", source.city, source.capture_mode),
+            seed_of(seed, "splits", source.city, source.capture_mode, source.source),
+        ),
+    )
+    dealt = balanced_sequence(weights)
+    for source in line:
+        splits[source.source] = (Split.TRAIN, Split.VALIDATION, Split.TEST)[next(dealt)]
+    return dict(sorted(splits.items()))
+
+
+def _check(sources: Sequence[Source], audit_cities: Collection[str]) -> None:
+    repeated = [name for name, times in Counter(source.source for source in sources).items() if times > 1]
+    if repeated:
+        raise CorpusError(
+            f"source {repeated[0]!r} is listed more than once ({len(repeated)} such sources): "
+            "give every source video one entry and an id that is unique in the corpus"
+        )
+    cities = {source.city for source in sources}
+    if unknown := sorted(set(audit_cities) - cities):
+        raise CorpusError(
+            f"audit city {unknown[0]!r} has no sources; cities of the corpus: {', '.join(sorted(cities))}"
+        )
+
+
+def _whole_weights(fractions: tuple[float, float, float]) -> list[int]:
+    """0.8, 0.1, 0.1 -> 8, 1, 1: whole numbers keep the dealing exact."""
+    shares = [Fraction(fraction).limit_denominator(10_000) for fraction in fractions]
+    if len(shares) != 3 or min(shares) < 0 or sum(shares) != 1:
+        raise CorpusError(f"split fractions must be three shares >= 0 that add up to 1, got {fractions}")
+    scale = lcm(*(share.denominator for share in shares))
+    return [int(share * scale) for share in shares]

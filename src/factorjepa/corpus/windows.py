@@ -1,0 +1,86 @@
+"""A window: 16 frames at 4 fps out of one clip, as the network sees them (appendix, Temporal sampling).
+
+Which window a clip gives is drawn from (replication, clip_id) alone, so every method sees the same frames in one
+replication, in whatever order and by whichever worker they are read.
+
+Spatially, the largest centred square of the picture is kept and resized to `size`: the same view as resizing the short
+side to `size` and cropping the centre, without the rounding of the long side and without resizing what is cut away.
+Shrinking averages over areas (OpenCV's INTER_AREA, so that fine texture does not alias); enlarging is bilinear. Then
+pixels are normalised with the ImageNet mean and standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ..config import Settings
+from ..errors import CorpusError
+from ..seeding import stream
+from ..video import Frames
+from .manifest import Clip
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+_ROUNDING = 1e-6  # seconds; t_end - t_start of a clip of exactly one window may come out a hair short
+
+
+class WindowSpec(Settings):
+    """The shape of a window; the paper's is 16 frames at 4 fps, 384 px."""
+
+    frames: int = Field(default=16, ge=1)  # T
+    fps: float = Field(default=4.0, gt=0, allow_inf_nan=False)  # frames per second of the window, not of the video
+    size: int = Field(default=128, ge=2)  # pixels, H = W
+
+    @property
+    def seconds(self) -> float:
+        """The stretch of the clip that the window covers: its last frame, too, is shown for 1 / fps."""
+        return self.frames / self.fps
+
+
+def window_times(clip: Clip, spec: WindowSpec, replication: int = 0) -> NDArray[np.float64]:
+    """When the window's frames are shown, `[T]` seconds from the clip's first frame.
+
+    The start is one of the clip's own frames, drawn evenly among those after which the whole window still fits.
+    """
+    refuse_short([clip], spec)
+    starts = math.floor((clip.seconds - spec.seconds + _ROUNDING) * clip.fps) + 1
+    start = int(stream(replication, "window", clip.clip_id).integers(starts)) / clip.fps
+    return start + np.arange(spec.frames, dtype=np.float64) / spec.fps
+
+
+def refuse_short(clips: Iterable[Clip], spec: WindowSpec) -> None:
+    """Raise an error that names the first clip shorter than the window, and counts the others."""
+    short = [clip for clip in clips if clip.seconds + _ROUNDING < spec.seconds]
+    if short:
+        others = f"; so are {len(short) - 1} other clips" if len(short) > 1 else ""
+        raise CorpusError(
+            f"clip {short[0].clip_id!r}: {short[0].seconds:.3g} s is shorter than the {spec.seconds:g} s window "
+            f"({spec.frames} frames at {spec.fps:g} fps; use fewer frames or leave the clip out){others}"
+        )
+
+
+def centre_square(width: int, height: int) -> tuple[int, int, int]:
+    """Left, top and side of the square that is kept: maps annotations into the window, `(x - left) * size / side`."""
+    side = min(width, height)
+    return (width - side) // 2, (height - side) // 2, side
+
+
+def preprocess(frames: Frames, size: int) -> NDArray[np.float32]:
+    """`uint8 [T, H, W, 3]` -> centred square, resized, normalised `float32 [3, T, size, size]`."""
+    left, top, side = centre_square(frames.shape[2], frames.shape[1])
+    square = frames[:, top : top + side, left : left + side]
+    if side != size:
+        how = cv2.INTER_AREA if side > size else cv2.INTER_LINEAR
+        square = np.stack([cv2.resize(frame, (size, size), interpolation=how) for frame in square])
+    video = np.empty((3, len(frames), size, size), np.float32)
+    for channel, (mean, std) in enumerate(zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)):
+        np.multiply(square[..., channel], np.float32(1 / (255 * std)), out=video[channel])
+        video[channel] -= np.float32(mean / std)
+    return video

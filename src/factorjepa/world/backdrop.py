@@ -28,6 +28,7 @@ DECK_HEIGHT, DECK_HALF, DECK_EDGE = 6.2, 3.6, 1.1
 _AHEAD = 0.42  # share of the ring shown ahead of the camera beyond the half behind it
 # Bands of a house front: until this distance along the street, the texture is shrunk by these powers of two.
 _FRONT_BANDS = ((7.0, 0, 0), (15.0, 1, 1), (80.0, 4, 3))
+_FRONT_BANDS_AERIAL = ((18.0, 0, 0), (80.0, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,12 @@ def _quads(corners: list[tuple[Floats, Floats, Floats]]) -> Floats:
 class Backdrop:
     """Draws the empty street from any camera pose."""
 
-    def __init__(self, street: Street, light: Light, weather: Weather, rng: np.random.Generator) -> None:
+    def __init__(self, street: Street, light: Light, weather: Weather, aerial: bool, rng: np.random.Generator) -> None:
         self.street, self.light = street, light
+        self.bands = _FRONT_BANDS_AERIAL if aerial else _FRONT_BANDS
         self.ground = [ground_texture(street, weather, light, rng)]
-        for _ in range(4):
-            self.ground.append(cv2.resize(self.ground[-1], None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA))
+        for _ in range(2):
+            self.ground.append(cv2.resize(self.ground[-1], None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA))
         panorama = sky_panorama(street, light, rng)
         self.sky = np.concatenate([panorama, panorama, panorama], axis=1)
         paintings = [wall_texture(street, building, light) for building in street.buildings]
@@ -101,7 +103,7 @@ class Backdrop:
             full[above:, left : left + fitted.shape[1]] = fitted
             full[:above, left : left + fitted.shape[1]] = fitted[:1]  # or shrinking would darken the roof line
         textures, start = [], 0.0
-        for end, across, up in _FRONT_BANDS:
+        for end, across, up in self.bands:
             small = cv2.resize(full, (full.shape[1] >> across, full.shape[0] >> up), interpolation=cv2.INTER_AREA)
             haze = float(self.fog(np.array((start + min(end, 60.0)) / 2)))
             textures.append((small * (1 - haze) + self.light.air * haze).astype(np.uint8))
@@ -125,13 +127,13 @@ class Backdrop:
         horizon = _horizon(pose, size)
         first = int(np.clip(np.floor(horizon.min()), 0, size))
         frame = self._sky(pose, size, int(np.clip(np.ceil(horizon.max()) + 1, 0, size)))
-        steps = (1.5 * 2.0 ** np.arange(len(self.ground) - 1)) * pose.focal / GROUND_SCALE
+        steps = (2.0 * 4.0 ** np.arange(len(self.ground) - 1)) * pose.focal / GROUND_SCALE
         rows = [size, *self._rows_at(pose, size, steps), first]
         to_image = pose.plane(np.zeros(3), np.array([1.0, 0, 0]), np.array([0, 1.0, 0]))
         for level, (low, high) in enumerate(zip(rows[1:], rows[:-1], strict=True)):
             if high <= low:
                 continue
-            scale, texture = GROUND_SCALE / 2**level, self.ground[level]
+            scale, texture = GROUND_SCALE / 4**level, self.ground[level]
             h = to_image @ np.array([[1 / scale, 0, 0], [0, 1 / scale, -texture.shape[0] / 2 / scale], [0, 0, 1.0]])
             h[1] -= low * h[2]
             band = cv2.warpPerspective(
@@ -207,7 +209,7 @@ class Backdrop:
         slope = pose.axes[2, 2] - (rows - pose.centre) / pose.focal * -pose.axes[1, 2]  # upward part of the ray
         distance = pose.position[2] / np.maximum(-slope, 1e-3)
         amount = np.where(rows > horizon.mean() - 1, self.fog(distance), 0.0).astype(np.float32)
-        misty = np.flatnonzero(amount > 0.02)
+        misty = np.flatnonzero(amount > 0.04)
         if misty.size:
             part, share = frame[misty[0] : misty[-1] + 1], amount[misty[0] : misty[-1] + 1, None, None]
             part[:] = part * (1 - share) + self.light.air * share
@@ -267,8 +269,8 @@ class Backdrop:
         left, top, width, height = cv2.boundingRect(mask)
         if width == 0:
             return
-        ends = np.zeros((len(_FRONT_BANDS), 3))
-        ends[:, 0], ends[:, 1], ends[:, 2] = x + forward * np.array([band[0] for band in _FRONT_BANDS]), y, pose.position[2]
+        ends = np.zeros((len(self.bands), 3))
+        ends[:, 0], ends[:, 1], ends[:, 2] = x + forward * np.array([band[0] for band in self.bands]), y, pose.position[2]
         pixels, depth = pose.project(ends)
         towards = front.side * forward  # the left side of the view recedes to the right, and the other way around
         limit = left if towards > 0 else left + width

@@ -102,7 +102,10 @@ def carry(
         yaw = float(rng.uniform(-0.25, 0.25)) + (np.pi if rng.random() < 0.5 else 0.0)
         x0 = (street.junction if street.junction is not None else LENGTH / 2) - np.cos(yaw) * height / np.tan(pitch)
         drift = rng.normal(0, 0.5, size=2)
-        position = np.stack([x0 + drift[0] * t, 0.4 * drift[1] * t, np.full(steps, height)], axis=1)
+        if street.family.flyover:  # beside the deck, not above it
+            height = max(height, 17.0)
+        y0 = 0.8 * street.half_way if street.family.flyover else 0.0
+        position = np.stack([x0 + drift[0] * t, y0 + 0.4 * drift[1] * t, np.full(steps, height)], axis=1)
         position[:, 1] = np.clip(position[:, 1], 0.5 - street.half_way, street.half_way - 0.5)
         angles = np.stack([yaw + 0.01 * shake(t, 0.5), pitch + 0.006 * shake(t, 0.7), 0.004 * shake(t, 0.6)], axis=1)
         return CameraPath(position, angles, focal=float(rng.uniform(0.75, 0.95)))

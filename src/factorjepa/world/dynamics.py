@@ -220,48 +220,56 @@ def pairs_within(state: State, crowd: Crowd, ground: Ground, world: Ints, reacts
     return Pairs(who[near], whom[near], reaches[near])
 
 
-def step(
-    state: State,
-    crowd: Crowd,
-    ground: Ground,
-    pairs: Pairs,
-    time: float,
-    present: Bools,
-    urge: Floats,
-) -> State:
-    """One step of `DT`. An absent entity influences nobody.
+@dataclass(frozen=True)
+class Intent:
+    """What everyone would do on an empty street."""
 
-    `urge` scales every desired speed (1 normally, 0 for one told to brake, above 1 for one told to hurry).
-    """
+    speed: Floats
+    dirx: Floats
+    diry: Floats
+    across: Floats  # present coordinate across one's own street
+    route: Route
+
+
+def intent(state: State, crowd: Crowd, ground: Ground, time: float, urge: Floats) -> Intent:
+    """Desired speed and direction. `urge` scales every desired speed (1 normally, 0 for one told to brake)."""
     route = crowd.route(state.leg)
-    along_x, sign, crosses = route.along_x, route.sign, route.crosses
-    ux, uy = route.ux, route.uy
-
     drift = crowd.wander[:, 0] * np.sin(crowd.wander[:, 1] * time + crowd.wander[:, 2])
-    across = np.where(along_x, wrap(state.y, ground.extent[1]), _from_junction(state.x, ground))
+    across = np.where(route.along_x, wrap(state.y, ground.extent[1]), _from_junction(state.x, ground))
     error = route.lateral + drift - across  # along +y on the x street, along +x on the y street
-    error_left = error * route.leftward
-    steep = np.where(crosses, _clip((np.abs(error) - 0.8) / 1.5, 0.0, 1.0), 0.0)
+    steep = np.where(route.crosses, _clip((np.abs(error) - 0.8) / 1.5, 0.0, 1.0), 0.0)
     onward = 1.0 - 0.92 * steep
-    sideways = _clip(0.35 * error_left, -1.0, 1.0) * route.slope
+    sideways = _clip(0.35 * error * route.leftward, -1.0, 1.0) * route.slope
     norm = 1.0 / np.sqrt(onward * onward + sideways * sideways)
     onward, sideways = onward * norm, sideways * norm
-    dirx, diry = ux * onward - uy * sideways, uy * onward + ux * sideways
     standing = np.sin(crowd.pause[:, 1] * time + crowd.pause[:, 2]) < 2.0 * crowd.pause[:, 0] - 1.0
-    wanted = crowd.speed * urge * np.where(standing & (crowd.pause[:, 0] > 0), 0.0, 1.0)
+    return Intent(
+        speed=crowd.speed * urge * np.where(standing & (crowd.pause[:, 0] > 0), 0.0, 1.0),
+        dirx=route.ux * onward - route.uy * sideways,
+        diry=route.uy * onward + route.ux * sideways,
+        across=across,
+        route=route,
+    )
 
-    limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, present, wanted, dirx, diry)
-    limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, along_x, sign))
-    pull, swerve_group = _company(state, crowd, ground, present)
-    target = np.maximum(np.minimum(wanted + pull * (wanted > 0), limit), 0.0)
-    overshoot = np.abs(across) - np.where(along_x, crowd.room[:, 0], crowd.room[:, 1])
-    wall = -5.0 * np.maximum(overshoot, 0.0) * np.sign(across)
 
-    ax = (dirx * target - state.vx) / crowd.reaction + pushx + np.where(along_x, 0.0, wall)
-    ay = (diry * target - state.vy) / crowd.reaction + pushy + np.where(along_x, wall, 0.0)
+def step(
+    state: State, crowd: Crowd, ground: Ground, pairs: Pairs, time: float, present: Bools, urge: Floats
+) -> State:
+    """One step of `DT`. An absent entity influences nobody."""
+    want = intent(state, crowd, ground, time, urge)
+    along_x = want.route.along_x
+    limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, present, want)
+    limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, want.route))
+    pull, abreast = _company(state, crowd, ground, present)
+    target = np.maximum(np.minimum(want.speed + pull * (want.speed > 0), limit), 0.0)
+    overshoot = np.abs(want.across) - np.where(along_x, crowd.room[:, 0], crowd.room[:, 1])
+    wall = -5.0 * np.maximum(overshoot, 0.0) * np.sign(want.across)
+
+    ax = (want.dirx * target - state.vx) / crowd.reaction + pushx + np.where(along_x, 0.0, wall)
+    ay = (want.diry * target - state.vy) / crowd.reaction + pushy + np.where(along_x, wall, 0.0)
     hx, hy = state.hx, state.hy
     forward = _clip(ax * hx + ay * hy, -crowd.brake, crowd.accelerate)
-    left = _clip(ay * hx - ax * hy, -4.0, 4.0) + swerve + swerve_group
+    left = _clip(ay * hx - ax * hy, -4.0, 4.0) + swerve + abreast
     v_forward = state.vx * hx + state.vy * hy + DT * forward
     v_left = state.vy * hx - state.vx * hy + DT * left
     v_forward = np.where(crowd.wheels, np.maximum(v_forward, 0.0), v_forward)
@@ -278,32 +286,25 @@ def step(
     keep = np.where(crowd.wheels, 0.65, 0.25)
     going = (1.0 - keep) / np.maximum(speed, 0.05)
     turn = _clip(speed / 0.8, 0.0, 1.0) * np.where(crowd.wheels, 0.30, 0.45)
-    nx, ny = hx + turn * (vx * going + dirx * keep - hx), hy + turn * (vy * going + diry * keep - hy)
+    nx, ny = hx + turn * (vx * going + want.dirx * keep - hx), hy + turn * (vy * going + want.diry * keep - hy)
     length = 1.0 / np.sqrt(nx * nx + ny * ny + 1e-12)
     x, y = state.x + DT * vx, state.y + DT * vy
     return State(x, y, vx, vy, nx * length, ny * length, _next_leg(state, crowd, ground, x, y, time))
 
 
 def _neighbours(
-    state: State,
-    crowd: Crowd,
-    ground: Ground,
-    pairs: Pairs,
-    present: Bools,
-    wanted: Floats,
-    dirx: Floats,
-    diry: Floats,
+    state: State, crowd: Crowd, ground: Ground, pairs: Pairs, present: Bools, want: Intent
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Speed limit, sideways acceleration and body push that each entity takes from its neighbours."""
     n = len(crowd)
     i, j = pairs.who, pairs.whom
     if i.size == 0:
         return np.full(n, FAR), np.zeros(n), np.zeros(n), np.zeros(n)
-    terms = pair_terms(state, crowd, ground, pairs, wanted, dirx, diry)
-    there = present[j].astype(np.float64)
+    terms = pair_terms(state, crowd, ground, pairs, want)
+    there = present[j]
     limit = np.full(n, FAR)
     starts = pairs.starts
-    limit[i[starts]] = np.minimum.reduceat(np.where(present[j], np.minimum(terms.follow, terms.give_way), FAR), starts)
+    limit[i[starts]] = np.minimum.reduceat(np.where(there, np.minimum(terms.follow, terms.give_way), FAR), starts)
     swerve = np.bincount(i, terms.swerve * there, n)
     pushx = np.bincount(i, terms.pushx * there, n)
     pushy = np.bincount(i, terms.pushy * there, n)
@@ -322,15 +323,7 @@ class PairTerms:
     pushy: Floats
 
 
-def pair_terms(
-    state: State,
-    crowd: Crowd,
-    ground: Ground,
-    pairs: Pairs,
-    wanted: Floats,
-    dirx: Floats,
-    diry: Floats,
-) -> PairTerms:
+def pair_terms(state: State, crowd: Crowd, ground: Ground, pairs: Pairs, intended: Intent) -> PairTerms:
     """The interaction law, pair by pair."""
     i, j = pairs.who, pairs.whom
     dx, dy = wrap(state.x[j] - state.x[i], ground.extent[0]), wrap(state.y[j] - state.y[i], ground.extent[1])
@@ -344,7 +337,7 @@ def pair_terms(
     reach_side = crowd.half_width[i] + crosswise * hl_j + parallel * hw_j
     gap, clear = ahead - reach_ahead, np.abs(left) - reach_side
     in_front = (ahead > 0) * near
-    want = wanted[i]
+    want = intended.speed[i]
     vjx, vjy = state.vx[j], state.vy[j]
     v_ahead = np.maximum(vjx * hx + vjy * hy, 0.0)
 
@@ -354,7 +347,7 @@ def pair_terms(
     follow = want - in_path * np.maximum(want - allowed, 0.0)
 
     # Gap acceptance: would we meet if I went on? Then the less pushy one waits.
-    wx, wy = vjx - dirx[i] * want, vjy - diry[i] * want
+    wx, wy = vjx - intended.dirx[i] * want, vjy - intended.diry[i] * want
     closest = -(dx * wx + dy * wy) / (wx * wx + wy * wy + 1e-3)
     miss = np.sqrt((dx + wx * closest) ** 2 + (dy + wy * closest) ** 2)
     body = 0.55 * (crowd.half_length[i] + crowd.half_width[i] + hl_j + hw_j) + 0.35
@@ -392,16 +385,14 @@ def _company(state: State, crowd: Crowd, ground: Ground, present: Bools) -> tupl
     return pull, abreast
 
 
-def _signal_limit(
-    state: State, crowd: Crowd, ground: Ground, time: float, along_x: Bools, sign: Floats
-) -> Floats | float:
+def _signal_limit(state: State, crowd: Crowd, ground: Ground, time: float, route: Route) -> Floats | float:
     """Speed allowed in front of a red light, for those who obey it."""
     red_x, red_y = ground.red(time)
     if not (red_x or red_y):
         return FAR
-    along = np.where(along_x, _from_junction(state.x, ground), wrap(state.y, ground.extent[1])) * sign
+    along = np.where(route.along_x, _from_junction(state.x, ground), wrap(state.y, ground.extent[1])) * route.sign
     distance = -along - ground.stop_line - crowd.half_length
-    waits = crowd.obeys & np.where(along_x, red_x, red_y) & (distance > -0.5)
+    waits = crowd.obeys & np.where(route.along_x, red_x, red_y) & (distance > -0.5)
     return np.where(waits, np.maximum(distance - 0.3, 0.0) / _HEADWAY, FAR)
 
 

@@ -169,7 +169,7 @@ class Renderer:
             tall[rows],
         )
         stride = time * np.maximum(3.0, 3.2 * self.population.crowd.speed[rows]) + self.population.look[rows] % 4
-        views[:, 4] = np.where(self.walks[rows], stride.astype(np.intp) % 4, 0)
+        views[:, 4] = np.where(self.walks[rows], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
         views[:, 5] = np.rint(self.backdrop.fog(depth[rows]) * _FOG_STEPS)
         outside = np.abs(points[rows, 1]) > self.street.half_way + 0.3
         distance = np.sqrt(ground * ground + dz * dz)

@@ -71,7 +71,7 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
     return np.stack([a, np.clip(e, 0, 11), np.minimum(d, len(_DISTANCES) - 1), level], axis=1)
 
 
-@functools.lru_cache(maxsize=20_000)
+@functools.lru_cache(maxsize=40_000)
 def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Palette, light: PaintLight) -> Sprite:
     """The painted and lit picture of a body."""
     drawing = _draw(model, phase, view)
@@ -243,7 +243,7 @@ _HIDES = ((214, 204, 190), (120, 84, 60), (60, 50, 46), (168, 140, 110), (190, 1
 _LIVERIES = ((196, 40, 40), (36, 96, 160), (40, 130, 80), (224, 130, 30), (190, 190, 196), (110, 60, 130))
 
 
-LOOKS = 8
+LOOKS = 6  # individuals of one kind that differ in colour
 
 
 @functools.lru_cache(maxsize=4096)

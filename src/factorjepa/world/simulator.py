@@ -1,0 +1,376 @@
+"""Clips by address: `clip(settings, seed, index)` is the same clip alone, in any order and in any process.
+
+Sources group clips: clip `i` belongs to source `i // CLIPS_PER_SOURCE`, which fixes city, street, capture mode, light and
+weather. Each clip of a source has its own crowd and moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import WorldError
+from ..seeding import stream
+from .backdrop import Backdrop
+from .camera import CameraPath, carry
+from .cities import CITIES
+from .dynamics import RATE
+from .interactions import Interaction, find_interactions
+from .motion import NO_EDIT, Edit, Trajectory, simulate_together
+from .population import Population, populate
+from .renderer import Renderer, Truth
+from .settings import CaptureMode, Illumination, SceneType, Weather, WorldSettings
+from .street import Street, build_street
+from .taxonomy import KIND_NAMES
+from .textures import Light, light_of
+from .truth import ClipTruth, encode_masks, encode_runs
+
+CLIPS_PER_SOURCE = 5
+LAP = 1000  # agent ids: entity row plus LAP for every time it left the ring at one end and came in at the other
+
+Frame = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """One recording: where, when, how."""
+
+    index: int
+    city: str
+    session: str
+    source: str
+    capture_mode: CaptureMode
+    scene_type: SceneType
+    illumination: Illumination
+    weather: Weather
+
+
+@dataclass(frozen=True)
+class ClipSpec:
+    """One clip of a recording. `t_start` and `t_end` are seconds in the source video."""
+
+    index: int
+    clip_id: str
+    source: SourceSpec
+    shot: int
+    t_start: float
+    t_end: float
+    frames: int
+
+
+def source_spec(settings: WorldSettings, seed: int, index: int) -> SourceSpec:
+    """The source's place in the provenance tree, drawn from its own address."""
+    rng = stream(seed, settings.regime, "source", index)
+    cities = [settings.cities[k] for k in stream(seed, "cities").permutation(len(settings.cities))]
+    city, rank = cities[index % len(cities)], index // len(cities)
+    session = f"s{rank // 3:02d}"
+
+    def draw(weights: dict[Any, float]) -> Any:
+        names, shares = list(weights), np.array(list(weights.values()), dtype=float)
+        return names[int(rng.choice(len(names), p=shares / shares.sum()))]
+
+    illumination = cast(Illumination, draw(settings.illumination))
+    rainy, hazy = CITIES[city].rain, 0.35 * CITIES[city].haze
+    weather = cast(Weather, draw({"clear": max(0.05, 1 - rainy - hazy), "rain": rainy, "haze": hazy}))
+    return SourceSpec(
+        index, city, session, f"{city}/{session}/v{rank:03d}", draw(settings.capture_modes), draw(settings.scene_types),
+        illumination, weather,
+    )  # fmt: skip
+
+
+def clip_spec(settings: WorldSettings, seed: int, index: int) -> ClipSpec:
+    if index < 0:
+        raise WorldError(f"clip index must not be negative, got {index}")
+    source, shot = source_spec(settings, seed, index // CLIPS_PER_SOURCE), index % CLIPS_PER_SOURCE
+    lengths = stream(seed, settings.regime, "lengths", source.index).uniform(*settings.seconds, size=CLIPS_PER_SOURCE)
+    frames = np.maximum(1, np.rint(lengths * settings.fps)).astype(int)
+    t_start = float(frames[:shot].sum() / settings.fps)
+    return ClipSpec(
+        index, f"{source.source}#{shot}.0", source, shot, t_start, t_start + float(frames[shot] / settings.fps), int(frames[shot])
+    )
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What the clips of one source share."""
+
+    spec: SourceSpec
+    street: Street
+    light: Light
+    backdrop: Backdrop
+
+
+@functools.lru_cache(maxsize=4)
+def _scene(settings: WorldSettingsKey, seed: int, index: int) -> _Scene:
+    values = settings.settings
+    spec = source_spec(values, seed, index)
+    rng = stream(seed, values.regime, "street", index)
+    street = build_street(values, spec.city, spec.scene_type, rng)
+    light = light_of(street, spec.illumination, spec.weather, rng)
+    return _Scene(spec, street, light, Backdrop(street, light, spec.weather, spec.capture_mode == "aerial", rng))
+
+
+class WorldSettingsKey:
+    """Settings as a cache key: equal by content (the settings hold dictionaries, which do not hash)."""
+
+    def __init__(self, settings: WorldSettings) -> None:
+        self.settings = settings
+        self.text = settings.model_dump_json()
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorldSettingsKey) and other.text == self.text
+
+
+@dataclass(frozen=True)
+class SimulatedClip:
+    """A clip with its world: can be rendered at any time, annotated, and run again with an edit."""
+
+    settings: WorldSettings
+    seed: int
+    spec: ClipSpec
+    scene: _Scene
+    population: Population
+    trajectory: Trajectory
+    camera: CameraPath
+    edit: Edit = NO_EDIT
+
+    @functools.cached_property
+    def renderer(self) -> Renderer:
+        scene, address = self.scene, (self.seed, self.settings.regime, self.spec.index)
+        return Renderer(scene.street, self.population, scene.light, scene.spec.weather, scene.backdrop, self.settings.size, address)
+
+    @property
+    def seconds(self) -> float:
+        return self.spec.frames / self.settings.fps
+
+    def times(self) -> NDArray[np.float64]:
+        return np.arange(self.spec.frames) / self.settings.fps
+
+    def frames(self) -> Iterator[Frame]:
+        """Every frame of the clip."""
+        for time in self.times():
+            yield self.renderer.render(self.trajectory, self.camera, float(time))[0]
+
+    def window(self, start: float = 0.0, frames: int = 16, fps: float = 4.0) -> Frame:
+        """`[frames, H, W, 3]` from `start` seconds on, without a video file in between."""
+        times = start + np.arange(frames) / fps
+        if start < 0 or times[-1] > self.seconds:
+            raise WorldError(
+                f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not fit into {self.seconds:.2f} s"
+            )
+        return np.stack([self.renderer.render(self.trajectory, self.camera, float(time))[0] for time in times])
+
+    def frames_with_truth(self) -> Iterator[tuple[Frame, Truth]]:
+        for time in self.times():
+            frame, truth = self.renderer.render(self.trajectory, self.camera, float(time), truth=True)
+            assert truth is not None
+            yield frame, truth
+
+    def annotate(self, truths: list[Truth]) -> ClipTruth:
+        """Collect per-frame truth, velocities and interactions into the clip's ground truth."""
+        return _annotate(self, truths)
+
+    def attributes(self) -> dict[str, str | int | float]:
+        street, source = self.scene.street, self.spec.source
+        return {
+            "scene_type": source.scene_type,
+            "illumination": source.illumination,
+            "weather": source.weather,
+            "road_context": "crossing" if street.junction is not None else "flyover" if street.family.flyover else "straight",
+            "regime": self.settings.regime,
+            "agents": len(self.population.agents),
+        }
+
+
+def clip(settings: WorldSettings, seed: int, index: int) -> SimulatedClip:
+    """Clip `index` of the world with this seed."""
+    return clips(settings, seed, [index])[0]
+
+
+def clips(settings: WorldSettings, seed: int, indices: list[int]) -> list[SimulatedClip]:
+    """Several clips of one source, simulated side by side; the same clips as one by one."""
+    specs = [clip_spec(settings, seed, index) for index in indices]
+    if len({spec.source.index for spec in specs}) != 1:
+        raise WorldError("clips simulated together must belong to one source")
+    scene = _scene(WorldSettingsKey(settings), seed, specs[0].source.index)
+    populations = [
+        populate(scene.street, scene.spec.capture_mode, settings.density, stream(seed, settings.regime, "crowd", spec.index))
+        for spec in specs
+    ]
+    steps = math.ceil(max(spec.frames for spec in specs) / settings.fps * RATE) + round(RATE) + 2
+    trajectories = simulate_together(populations, steps)
+    return [
+        SimulatedClip(
+            settings, seed, spec, scene, population, trajectory,
+            carry(scene.street, population, trajectory, scene.spec.capture_mode, stream(seed, settings.regime, "camera", spec.index)),
+        )
+        for spec, population, trajectory in zip(specs, populations, trajectories, strict=True)
+    ]  # fmt: skip
+
+
+def resimulate(
+    original: SimulatedClip,
+    *,
+    without: int | None = None,
+    brake: int | None = None,
+    hurry: int | None = None,
+    alone: bool = False,
+    start: float = 0.0,
+    camera: str = "recorded",
+) -> SimulatedClip:
+    """The same clip with one thing changed from `start` seconds on; what does not depend on it keeps every bit.
+
+    Agents are named by their id in the ground truth. `camera="recorded"` keeps the viewpoint of the original;
+    `"reactive"` lets the camera's carrier respond as well.
+    """
+    if sum(option is not None for option in (without, brake, hurry)) + alone != 1:
+        raise WorldError("resimulate takes exactly one of without=, brake=, hurry= or alone=True")
+    if camera not in ("recorded", "reactive"):
+        raise WorldError(f"camera must be 'recorded' or 'reactive', got {camera!r}")
+
+    def row(agent: int | None) -> int | None:
+        if agent is None:
+            return None
+        found = agent % LAP
+        if agent < 0 or found not in original.population.agents:
+            raise WorldError(f"clip {original.spec.clip_id!r} has no agent {agent}; see the agent ids in its ground truth")
+        return found
+
+    edit = Edit(row(without), row(brake), row(hurry), alone, start)
+    steps = len(original.trajectory)
+    replay = original.trajectory if camera == "recorded" else None
+    trajectory = simulate_together([original.population], steps, edit, replay)[0]
+    path = original.camera
+    if camera == "reactive":
+        rng = stream(original.seed, original.settings.regime, "camera", original.spec.index)
+        path = carry(original.scene.street, original.population, trajectory, original.scene.spec.capture_mode, rng)
+    return dataclasses.replace(original, trajectory=trajectory, camera=path, edit=edit)
+
+
+def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
+    size, fps = clip.settings.size, clip.settings.fps
+    first_lap: dict[int, int] = {}
+    index_of: dict[int, int] = {}
+    rows: list[tuple[int, int, int]] = []  # frame, agent index, entity row
+    boxes, visible, amodal, depth, runs, counts = [], [], [], [], [], []
+    instance_runs, instance_values, layout_runs, layout_values = [], [], [], []
+    for number, truth in enumerate(truths):
+        seen_pixels = np.bincount(truth.instances.ravel(), minlength=len(truth.seen) + 1)
+        to_agent = np.zeros(len(truth.seen) + 1, np.int32)
+        crops = []
+        for k, seen in enumerate(truth.seen):
+            agent_id = seen.row + LAP * abs(seen.lap - first_lap.setdefault(seen.row, seen.lap))
+            agent = index_of.setdefault(agent_id, len(index_of))
+            to_agent[k + 1] = agent + 1
+            across, down = np.flatnonzero(seen.amodal.any(axis=0)), np.flatnonzero(seen.amodal.any(axis=1))
+            crop = seen.amodal[down[0] : down[-1] + 1, across[0] : across[-1] + 1]
+            top, left = seen.corner[0] + int(down[0]), seen.corner[1] + int(across[0])
+            crops.append(crop)
+            rows.append((number, agent, seen.row))
+            boxes.append((left, top, left + crop.shape[1], top + crop.shape[0]))
+            visible.append(int(seen_pixels[k + 1]))
+            amodal.append(int(crop.sum()))
+            depth.append(seen.depth)
+        mask_runs, mask_counts = encode_masks(crops)
+        runs.append(mask_runs)
+        counts.append(mask_counts)
+        lengths, values = encode_runs(truth.instances.ravel())
+        instance_runs.append(lengths)
+        instance_values.append(to_agent[values.astype(np.intp)])
+        lengths, values = encode_runs(truth.layout.ravel())
+        layout_runs.append(lengths)
+        layout_values.append(values)
+
+    table = np.array(rows, dtype=np.int32).reshape(-1, 3)
+    box = np.array(boxes, dtype=np.int16).reshape(-1, 4)
+    frame, entity = table[:, 0], table[:, 2]
+    step = frame / fps * RATE
+    low = np.minimum(step.astype(int), len(clip.trajectory) - 2)
+    share = step - low
+    motion = {name: getattr(clip.trajectory, name) for name in ("x", "y", "vx", "vy")}
+    at = {name: values[low, entity] * (1 - share) + values[low + 1, entity] * share for name, values in motion.items()}
+    ids = np.array(list(index_of), dtype=np.int32)
+    kinds = clip.population.kind[ids % LAP]
+    interactions, alone = _interactions(clip, index_of)
+    offsets = lambda parts: np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)  # noqa: E731
+    return ClipTruth(
+        size=size,
+        fps=fps,
+        frames=len(truths),
+        focal=clip.camera.focal * size,
+        attributes=clip.attributes(),
+        agent_ids=ids,
+        agent_kinds=np.array([KIND_NAMES[k] for k in kinds], dtype=np.str_),
+        agent_lengths=(2 * clip.population.crowd.half_length[ids % LAP]).astype(np.float32),
+        camera_position=np.array([truth.position for truth in truths], np.float32),
+        camera_axes=np.array([truth.axes for truth in truths], np.float32),
+        frame=frame,
+        agent=table[:, 1],
+        box=box,
+        visible_pixels=np.array(visible, np.int32),
+        amodal_pixels=np.array(amodal, np.int32),
+        truncated=(box[:, 0] <= 0) | (box[:, 1] <= 0) | (box[:, 2] >= size) | (box[:, 3] >= size),
+        depth=np.array(depth, np.float32),
+        position=np.stack([at["x"], at["y"]], axis=1).astype(np.float32),
+        velocity=np.stack([at["vx"], at["vy"]], axis=1).astype(np.float32),
+        image_velocity=_image_velocity(clip, frame, at),
+        amodal_runs=np.concatenate(runs) if runs else np.empty(0, np.uint32),
+        amodal_offsets=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
+        instance_runs=np.concatenate(instance_runs),
+        instance_values=np.concatenate(instance_values),
+        instance_offsets=offsets(instance_runs),
+        layout_runs=np.concatenate(layout_runs),
+        layout_values=np.concatenate(layout_values).astype(np.uint8),
+        layout_offsets=offsets(layout_runs),
+        interactions=interactions,
+        alone=alone,
+    )
+
+
+def _interactions(clip: SimulatedClip, index_of: dict[int, int]) -> tuple[tuple[Interaction, ...], NDArray[np.float32]]:
+    """Interactions by agent id, and displacement when alone per anchor and agent of the table."""
+    found, alone = find_interactions(clip.population, clip.trajectory, _in_view(clip))
+    table = np.full((len(alone), len(index_of)), np.nan, np.float32)
+    for agent_id, index in index_of.items():
+        if agent_id < LAP:
+            table[:, index] = alone[:, agent_id]
+    known = tuple(one for one in found if one.agent in index_of and one.other in index_of)
+    return known, table
+
+
+def _in_view(clip: SimulatedClip) -> NDArray[np.bool_]:
+    """`[T, N]` whether an entity's ground point lies in the frame and near, at simulation steps inside the clip."""
+    steps = math.ceil(clip.seconds * RATE) + 1
+    backdrop, size = clip.scene.backdrop, clip.settings.size
+    result = np.zeros((steps, len(clip.population.crowd)), dtype=bool)
+    for k in range(steps):
+        pose = clip.camera.pose(k, size)
+        x, y = clip.trajectory.x[k], clip.trajectory.y[k]
+        points = np.stack([backdrop.unrolled(x, pose), y, np.full_like(x, 0.5)], axis=1)
+        pixels, depth = pose.project(points)
+        result[k] = (depth > 1.0) & (depth < 45.0) & (np.abs(pixels - size / 2) < 0.55 * size).all(axis=1)
+    return result
+
+
+def _image_velocity(clip: SimulatedClip, frame: NDArray[np.int32], at: dict[str, NDArray[np.float64]]) -> NDArray[np.float32]:
+    """px/s at which each body's ground point moves through the frame."""
+    size, fps = clip.settings.size, clip.settings.fps
+    velocity = np.zeros((frame.size, 2), np.float32)
+    for number in np.unique(frame):
+        rows = np.flatnonzero(frame == number)
+        now, then = (clip.camera.pose((number + k) / fps * RATE, size) for k in (0, 1))
+        x = clip.scene.backdrop.unrolled(at["x"][rows], now)
+        here = np.stack([x, at["y"][rows], np.zeros(rows.size)], axis=1)
+        there = here + np.stack([at["vx"][rows], at["vy"][rows], np.zeros(rows.size)], axis=1) / fps
+        velocity[rows] = (then.project(there)[0] - now.project(here)[0]) * fps
+    return velocity

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..seeding import stream
-from .backdrop import BUILDING, DECK_HEIGHT, OBSTACLE, Backdrop
+from .backdrop import DECK_HEIGHT, OBSTACLE, Backdrop, Backview
 from .camera import NEAR, CameraPath, Pose
 from .dynamics import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather
-from .sprites import BodyPlace, PaintLight, draw_near, height_of, palette_of, sprite, view_bins
+from .sprites import NO_STYLE, BodyPlace, Style, draw_near, height_of, palette_of, picture_of, view_bins
 from .street import Street
 from .taxonomy import KIND_NAMES, KINDS
 from .textures import Light
@@ -91,16 +91,16 @@ class Renderer:
         for row, model in enumerate(self.models):
             if model == "pedestrian" and population.look[row] % 5 < 2:
                 self.models[row] = "sari_pedestrian"
-        accents = street.city.accents
-        self.palettes = [
-            palette_of(model.removeprefix("sari_"), int(look), accents) if model else ()
+        accents, gain = street.city.accents, light.gain.tolist()
+        self.styles = [
+            Style(model, palette_of(model.removeprefix("sari_"), int(look), accents), (gain[0], gain[1], gain[2]), light.night)
+            if model
+            else NO_STYLE
             for model, look in zip(self.models, population.look, strict=True)
         ]
         self.heights = np.array([height_of(model) if model else 0.0 for model in self.models]) * population.stature
         self.drawn = np.array([bool(model) for model in self.models])
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
-        gain = light.gain.tolist()
-        self.paint_light: PaintLight = ((gain[0], gain[1], gain[2]), light.night)
         self.fog_mix = [_fog_matrix(step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
         self.walks = np.array([bool(m) and m in KINDS and not KINDS[m].wheels or m == "sari_pedestrian" for m in self.models])
 
@@ -116,33 +116,24 @@ class Renderer:
             getattr(trajectory, name)[low] * (1 - share) + getattr(trajectory, name)[high] * share
             for name in ("x", "y", "hx", "hy")
         )
-        layout = np.empty((size, size), np.uint8) if truth else None
         ids = np.zeros((size, size), np.uint16) if truth else None
-        background = self.backdrop.draw_ground(pose, size, layout)
-
+        back = self.backdrop.view(pose, size, truth)
         bodies = self._in_view(pose, x, y, hx, hy, trajectory.present[low], time)
-        self._shadows(background, pose, bodies.rows, bodies.points, hx, hy)
-        seen: list[Seen] = []
-        if bodies.outside.any():  # on the crossing street, behind the corner houses
-            canvas = cv2.cvtColor(background, cv2.COLOR_RGB2RGBA)
-            self._blend(canvas, bodies, bodies.outside, ids, layout, seen)
-            background = cv2.cvtColor(canvas, cv2.COLOR_RGBA2RGB)
-        self.backdrop.draw_buildings(background, pose, layout)
-        if ids is not None and layout is not None and bodies.outside.any():
-            ids[layout == BUILDING] = 0
+        self._shadows(back, pose, bodies, hx, hy)
         from_above = pose.position[2] > DECK_HEIGHT
         if not from_above:
-            self.backdrop.draw_deck(background, pose, layout, None)
-        canvas = cv2.cvtColor(background, cv2.COLOR_RGB2RGBA)
-        self._blend(canvas, bodies, ~bodies.outside, ids, layout, seen)
+            self.backdrop.draw_deck(back.frame, pose, back.layout, None)
+        canvas = cv2.cvtColor(back.frame, cv2.COLOR_RGB2RGBA)
+        seen: list[Seen] = []
+        self._blend(canvas, bodies, back, ids, seen)
         if self.weather == "rain":
             self._rain(canvas, time)
         frame = np.asarray(cv2.cvtColor(canvas, cv2.COLOR_RGBA2RGB), np.uint8)
         if from_above:
-            self.backdrop.draw_deck(frame, pose, layout, ids)
-        if ids is None or layout is None:
+            self.backdrop.draw_deck(frame, pose, back.layout, ids)
+        if ids is None or back.layout is None:
             return frame, None
-        return frame, Truth(ids, layout, seen, pose.position, pose.axes)
+        return frame, Truth(ids, back.layout, seen, pose.position, pose.axes)
 
     def _in_view(
         self, pose: Pose, x: Floats, y: Floats, hx: Floats, hy: Floats, present: NDArray[np.bool_], time: float
@@ -178,18 +169,12 @@ class Renderer:
         scale = scale[rows] * self.population.stature[rows]
         return _Bodies(rows, laps[rows], points, pixels[rows], depth[rows], scale, views, outside, near, heading, pose)
 
-    def _shadows(
-        self,
-        frame: Image,
-        pose: Pose,
-        rows: NDArray[np.intp],
-        points: NDArray[np.float64],
-        hx: NDArray[np.float64],
-        hy: NDArray[np.float64],
-    ) -> None:
+    def _shadows(self, back: Backview, pose: Pose, bodies: _Bodies, hx: Floats, hy: Floats) -> None:
         """Footprints and their cast on the ground, darkened once however many overlap."""
+        rows = bodies.rows[bodies.scale * self.heights[bodies.rows] > 2 * _SMALLEST * self.size]
         if rows.size == 0:
             return
+        points = bodies.points
         crowd = self.population.crowd
         a, b = 0.95 * crowd.half_length[rows], 0.95 * crowd.half_width[rows]
         ux, uy = hx[rows], hy[rows]
@@ -205,50 +190,48 @@ class Renderer:
         outline = np.concatenate([foot, edge, edge[:, ::-1] + cast[:, None, :]], axis=1)
         corners = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2)
         pixels, depth = pose.project(corners)
-        mask = np.zeros(frame.shape[:2], np.uint8)
+        mask = np.zeros(back.frame.shape[:2], np.uint8)
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
         for k in np.flatnonzero(depth.min(axis=1) > NEAR).tolist():
             cv2.fillConvexPoly(mask, fixed[k, :4], 1, cv2.LINE_8, 4)
             cv2.fillConvexPoly(mask, fixed[k, 4:], 1, cv2.LINE_8, 4)
-        dark = cv2.convertScaleAbs(frame, alpha=1.0 - self.light.shadow)
-        cv2.copyTo(dark, mask, frame)
+        dark = cv2.convertScaleAbs(back.frame, alpha=1.0 - self.light.shadow)
+        cv2.copyTo(dark, mask & back.ground, back.frame)
 
     def _blend(
-        self,
-        canvas: Image,
-        bodies: _Bodies,
-        which: NDArray[np.bool_],
-        ids: NDArray[np.uint16] | None,
-        layout: NDArray[np.uint8] | None,
-        seen: list[Seen],
+        self, canvas: Image, bodies: _Bodies, back: Backview, ids: NDArray[np.uint16] | None, seen: list[Seen]
     ) -> None:
         """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
-        size, models, palettes, light = self.size, self.models, self.palettes, self.paint_light
-        for k in np.flatnonzero(which).tolist():
-            row = int(bodies.rows[k])
-            *view, phase, fog = bodies.views[k].tolist()
-            if bodies.near[k]:
-                self._blend_near(canvas, bodies, k, phase, ids, layout, seen)
+        size = self.size
+        affine = np.zeros((2, 3))
+        rows, scales, places = bodies.rows.tolist(), bodies.scale.tolist(), bodies.pixels.tolist()
+        near, outside, views = bodies.near.tolist(), bodies.outside.tolist(), bodies.views.tolist()
+        for k, row in enumerate(rows):
+            *view, phase, fog = views[k]
+            if near[k]:
+                self._blend_near(canvas, bodies, k, phase, back, ids, seen)
                 continue
-            picture = sprite(models[row], phase, (view[0], view[1], view[2], view[3]), palettes[row], light)
-            factor = float(bodies.scale[k]) / picture.scale
+            picture = picture_of(self.styles[row], phase, *view)
+            factor = scales[k] / picture.scale
             height, width = picture.pixels.shape[:2]
-            left = float(bodies.pixels[k, 0]) - picture.anchor[0] * factor
-            top = float(bodies.pixels[k, 1]) - picture.anchor[1] * factor
+            left, top = places[k][0] - picture.anchor[0] * factor, places[k][1] - picture.anchor[1] * factor
             x0, y0 = max(0, int(left)), max(0, int(top))
             x1, y1 = min(size, int(left + width * factor) + 2), min(size, int(top + height * factor) + 2)
             if x1 <= x0 or y1 <= y0:
                 continue
-            affine = np.array([[factor, 0.0, left - x0], [0.0, factor, top - y0]])
-            box = (x1 - x0, y1 - y0)
-            patch = cv2.warpAffine(picture.pixels, affine, box, flags=cv2.INTER_LINEAR)
-            through = cv2.cvtColor(cv2.bitwise_not(cv2.extractChannel(patch, 3)), cv2.COLOR_GRAY2RGBA)
+            affine[0, 0] = affine[1, 1] = factor
+            affine[0, 2], affine[1, 2] = left - x0, top - y0
+            patch = cv2.warpAffine(picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR)
             if fog:
                 patch = cv2.transform(patch, self.fog_mix[fog])
+            if outside[k]:  # on the crossing street: the corner houses may stand before it
+                patch *= (back.depth[y0:y1, x0:x1] > bodies.depth[k])[:, :, None]
+            alpha = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]
+            through = cv2.cvtColor(cv2.bitwise_not(alpha), cv2.COLOR_GRAY2RGBA)
             cv2.add(cv2.multiply(part, through, scale=1 / 255), patch, dst=part)
-            if ids is not None and layout is not None:
-                self._note(bodies, k, (y0, x0), through[:, :, 0] < 128, ids, layout, seen)
+            if ids is not None:
+                self._note(bodies, k, (y0, x0), alpha > 127, back, ids, seen)
 
     def _blend_near(
         self,
@@ -256,19 +239,18 @@ class Renderer:
         bodies: _Bodies,
         k: int,
         phase: int,
+        back: Backview,
         ids: NDArray[np.uint16] | None,
-        layout: NDArray[np.uint8] | None,
         seen: list[Seen],
     ) -> None:
         row = int(bodies.rows[k])
         mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
         heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
         place = BodyPlace(bodies.pose, bodies.points[row], heading, float(self.population.stature[row]))
-        draw_near(canvas, mask, self.models[row], phase, place, self.palettes[row], self.paint_light)
-        if mask is not None and ids is not None and layout is not None:
+        draw_near(canvas, mask, self.styles[row], phase, place)
+        if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
-            solid = mask[top : top + height, left : left + width] > 0
-            self._note(bodies, k, (top, left), solid, ids, layout, seen)
+            self._note(bodies, k, (top, left), mask[top : top + height, left : left + width] > 0, back, ids, seen)
 
     def _note(
         self,
@@ -276,8 +258,8 @@ class Renderer:
         k: int,
         corner: tuple[int, int],
         solid: NDArray[np.bool_],
+        back: Backview,
         ids: NDArray[np.uint16],
-        layout: NDArray[np.uint8],
         seen: list[Seen],
     ) -> None:
         """Record who covers these pixels: an agent, or an obstacle of the layout."""
@@ -285,7 +267,8 @@ class Renderer:
         area = (slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1]))
         if self.population.kind[row] == STATIC:
             ids[area][solid] = 0
-            layout[area][solid] = OBSTACLE
+            assert back.layout is not None
+            back.layout[area][solid] = OBSTACLE
         elif solid.any():
             seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k])))
             ids[area][solid] = len(seen)

@@ -114,7 +114,7 @@ def _scene(settings: WorldSettingsKey, seed: int, index: int) -> _Scene:
     rng = stream(seed, values.regime, "street", index)
     street = build_street(values, spec.city, spec.scene_type, rng)
     light = light_of(street, spec.illumination, spec.weather, rng)
-    return _Scene(spec, street, light, Backdrop(street, light, spec.weather, spec.capture_mode == "aerial", rng))
+    return _Scene(spec, street, light, Backdrop(street, light, spec.weather, rng))
 
 
 class WorldSettingsKey:

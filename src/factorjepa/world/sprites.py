@@ -22,7 +22,6 @@ from .taxonomy import KINDS, Superclass
 
 Floats = NDArray[np.float64]
 Palette = tuple[tuple[int, int, int], ...]
-PaintLight = tuple[tuple[float, float, float], bool]  # gain per channel, whether lamps are on
 Image = NDArray[np.uint8]
 AZIMUTHS = 32
 _ELEVATION_STEP = math.radians(8)
@@ -63,21 +62,49 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
     Small pictures share coarser bins: nobody sees the difference, and the cache stays small.
     """
     level = np.minimum(np.searchsorted(_LEVELS, height_px), len(_LEVELS) - 1)
-    coarse = np.where(level <= 1, 2, 1)
+    coarse = np.where(level <= 2, 2, 1)
     a = np.rint(azimuth / (2 * math.pi) * AZIMUTHS / coarse).astype(np.intp) * coarse % AZIMUTHS
     e = np.rint(elevation / _ELEVATION_STEP / coarse).astype(np.intp) * coarse
     d = np.searchsorted(_DISTANCES, distance / 1.15)
-    d = np.maximum(d, np.array([6, 6, 4, 2, 0])[level])
+    d = np.maximum(d, np.array([6, 6, 5, 3, 0])[level])
     return np.stack([a, np.clip(e, 0, 11), np.minimum(d, len(_DISTANCES) - 1), level], axis=1)
 
 
-@functools.lru_cache(maxsize=40_000)
-def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Palette, light: PaintLight) -> Sprite:
-    """The painted and lit picture of a body."""
-    drawing = _draw(model, phase, view)
+@dataclass(frozen=True)
+class Style:
+    """A model in two paints under one light. Hashes by identity number, because it is looked up for every body drawn."""
+
+    model: str
+    palette: Palette
+    gain: tuple[float, float, float]
+    lamps: bool  # at night lamps and bus windows shine
+
+    @functools.cached_property
+    def number(self) -> int:
+        return _STYLE_NUMBERS.setdefault((self.model, self.palette, self.gain, self.lamps), len(_STYLE_NUMBERS))
+
+
+_STYLE_NUMBERS: dict[tuple[object, ...], int] = {}
+_PICTURES: dict[int, Sprite] = {}
+_MOST_PICTURES = 40_000
+NO_STYLE = Style("", (), (1.0, 1.0, 1.0), False)
+
+
+def picture_of(style: Style, phase: int, azimuth: int, elevation: int, distance: int, level: int) -> Sprite:
+    """The painted and lit picture of a body in one view."""
+    key = ((((style.number * 4 + phase) * AZIMUTHS + azimuth) * 16 + elevation) * 8 + distance) * 8 + level
+    picture = _PICTURES.get(key)
+    if picture is None:
+        if len(_PICTURES) >= _MOST_PICTURES:
+            _PICTURES.clear()
+        picture = _PICTURES[key] = _paint(style, _draw(style.model, phase, (azimuth, elevation, distance, level)))
+    return picture
+
+
+def _paint(style: Style, drawing: Drawing) -> Sprite:
     table = np.zeros((256, 4), np.uint8)
     faces = table[1 : len(drawing.shades) + 1]
-    faces[:, :3] = face_colours(model, drawing.materials, drawing.shades, palette, light)
+    faces[:, :3] = face_colours(style, drawing.materials, drawing.shades)
     faces[:, 3] = 255
     # Four channels travel as one 32-bit word: one look-up per pixel instead of four.
     large = np.take(table.view(np.uint32)[:, 0], drawing.faces).view(np.uint8).reshape(*drawing.faces.shape, 4)
@@ -86,16 +113,15 @@ def sprite(model: str, phase: int, view: tuple[int, int, int, int], palette: Pal
     return Sprite(pixels, drawing.anchor, drawing.scale)
 
 
-def face_colours(model: str, materials: NDArray[np.intp], shades: Floats, palette: Palette, light: PaintLight) -> Floats:
-    """`[F, 3]` colours of faces in this light, 0-255. At night lamps and bus windows shine."""
-    gain, night = light
+def face_colours(style: Style, materials: NDArray[np.intp], shades: Floats) -> Floats:
+    """`[F, 3]` colours of faces, 0-255."""
     colours = _MATERIAL_COLOURS.copy()
-    colours[: len(PAINTS)] = palette
-    if night:
+    colours[: len(PAINTS)] = style.palette
+    if style.lamps:
         shades = np.where(np.isin(materials, _LAMPS), 3.0, shades)
-        if model in ("bus", "minibus"):
+        if style.model in ("bus", "minibus"):
             shades = np.where(materials == _GLASS, 1.8, shades)
-    return np.minimum(colours[materials] * shades[:, None] * gain, 255.0)
+    return np.minimum(colours[materials] * shades[:, None] * style.gain, 255.0)
 
 
 @functools.lru_cache(maxsize=8000)
@@ -177,12 +203,12 @@ def _geometry(model: str, phase: int) -> _Geometry:
     )
 
 
-def draw_near(frame: Image, mask: Image | None, model: str, phase: int, place: BodyPlace, palette: Palette, light: PaintLight) -> None:
+def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place: BodyPlace) -> None:
     """Draw a body close to the camera face by face: no view of it would be used twice, and perspective is strong.
 
     `mask` is set to 1 where the body is.
     """
-    shape, pose = _geometry(model, phase), place.pose
+    shape, pose = _geometry(style.model, phase), place.pose
     cos, sin = place.heading
     turn = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])  # body to world, for row vectors
     seen = pose.view((shape.points * place.stature) @ turn + place.origin)
@@ -193,7 +219,7 @@ def draw_near(frame: Image, mask: Image | None, model: str, phase: int, place: B
     nearest, farthest = np.minimum.reduceat(seen[:, 2], shape.starts), np.maximum.reduceat(seen[:, 2], shape.starts)
     visible = np.flatnonzero(facing & (farthest > NEAR))
     visible = visible[np.argsort(-(np.add.reduceat(seen[:, 2], shape.starts) / shape.counts)[visible], kind="stable")]
-    colours = face_colours(model, shape.materials[visible], shades[visible], palette, light)
+    colours = face_colours(style, shape.materials[visible], shades[visible])
     zoom = pose.focal * 16 / np.maximum(seen[:, 2], NEAR)
     fixed = np.rint(seen[:, :2] * zoom[:, None] + pose.centre * 16).astype(np.int32)
     for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):

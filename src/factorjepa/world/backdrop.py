@@ -65,7 +65,7 @@ class Backdrop:
         grey = np.array((150, 148, 142)) * light.gain * float(rng.uniform(0.85, 1.0))
         self.deck_tone = grey if street.family.flyover else None
         self.image = self.atlas.finish()
-        self._rays: dict[tuple[int, float], tuple[Singles, Singles]] = {}
+        self._full: tuple[Singles, Singles, Image] | None = None
 
     def _front(self, number: int, side: float) -> Image:
         """All house fronts of one side as one texture as wide as the ring; notes the roof line."""
@@ -102,6 +102,7 @@ class Backdrop:
         Values are chosen by `cv2.copyTo` under a mask: ten times as fast as `np.where` on masks like these.
         """
         dx, dy, dz = self._directions(pose, size)
+        far, one, air = self._constants(size)
         cx, cy, cz = (np.float32(c) for c in pose.position)
         period, half_way = np.float32(self.street.extent[0]), np.float32(self.street.half_way)
         to_ground = -cz / np.minimum(dz, _LEVEL)
@@ -110,19 +111,22 @@ class Backdrop:
         x, z = cx + dx * to_front, cz + dz * to_front
         on_ring = x - np.floor(x * (1 / period)) * period
         cells = self.roofs.shape[1]
-        cell = (on_ring * _ROOF_CELLS).astype(np.int32) + cells * leftward  # right side first in the table
+        cell = (on_ring * np.float32(_ROOF_CELLS) + np.float32(cells) * leftward).astype(np.int32)  # right side first
         roof = self.roofs.ravel().take(cell, mode="clip")
         ground = to_ground < to_front
         front = (z <= roof) & ~ground
         depth = np.minimum(to_ground, to_front)
-        _choose(depth, _FAR, ~(ground | front))
+        _choose(depth, far, ~(ground | front))
         corner = self._through_the_crossing(pose, (dx, dy, dz), x, to_ground, ground, front, depth)
 
-        u, v = self._sky_map(pose, size)
         scale = _shrink(depth, pose.focal)
-        gx, gy = cx + dx * to_ground, cy + dy * to_ground
-        _choose(u, self.ground.u(gx - np.floor(gx * (1 / period)) * period, scale), ground)
-        _choose(v, self.ground.v(gy, scale), ground)
+        u, v = np.empty_like(depth), np.empty_like(depth)
+        sky_to, ground_from = _horizon_rows(pose, size)
+        u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
+        low = slice(ground_from, size)
+        gx, gy = cx + dx[low] * to_ground[low], cy + dy[low] * to_ground[low]
+        _choose(u[low], self.ground.u(gx - np.floor(gx * (1 / period)) * period, scale[low]), ground[low])
+        _choose(v[low], self.ground.v(gy, scale[low]), ground[low])
         if self.front is not None:
             _choose(u, self.front.u(on_ring + period * leftward, scale), front)
             _choose(v, self.front.v(self.tallest - z, scale), front)
@@ -138,9 +142,9 @@ class Backdrop:
             _choose(depth, (roof - cz) / np.minimum(dz, _LEVEL), over)
             front |= over
         clear = np.exp(np.float32(-self.light.fog) * np.maximum(depth - 4, 0))
-        _choose(clear, np.float32(1), depth >= _FAR)
-        frame = cv2.blendLinear(frame, self._air(size), clear, 1 - clear)
-        return Backview(frame, depth, ground, self._layout(ground, front, gx, gy) if with_layout else None)
+        _choose(clear, one, depth >= _FAR)
+        frame = cv2.blendLinear(frame, air, clear, 1 - clear)
+        return Backview(frame, depth, ground, self._layout(ground, front, ground_from, gx, gy) if with_layout else None)
 
     def _through_the_crossing(
         self,
@@ -175,7 +179,7 @@ class Backdrop:
         wall = behind & ~floor & (height <= self.corner_height)
         ground |= floor
         front &= ~behind
-        _choose(depth, _FAR, behind)
+        _choose(depth, np.full_like(depth, _FAR), behind)
         _choose(depth, to_ground, floor)
         _choose(depth, to_wall, wall)
         return wall, along, height
@@ -205,42 +209,49 @@ class Backdrop:
 
     def _directions(self, pose: Pose, size: int) -> tuple[Singles, Singles, Singles]:
         """World direction of every pixel's ray, scaled to unit depth."""
-        key = (size, pose.focal)
-        if key not in self._rays:
-            across = ((np.arange(size) + 0.5 - pose.centre) / pose.focal).astype(np.float32)
-            self._rays = {key: (across[None, :], across[:, None])}
-        right, down = self._rays[key]
+        across = ((np.arange(size) + 0.5 - pose.centre) / pose.focal).astype(np.float32)
+        right, down = across[None, :], across[:, None]
         axes = pose.axes.astype(np.float32)
         dx, dy, dz = (right * axes[0, k] + (down * axes[1, k] + axes[2, k]) for k in range(3))
         return dx, dy, dz
 
-    def _sky_map(self, pose: Pose, size: int) -> tuple[Singles, Singles]:
-        """Atlas coordinates of the sky in every pixel: two panorama pixels per degree, horizon at row 90."""
+    def _sky_map(self, pose: Pose, size: int, rows: int) -> tuple[Singles, Singles]:
+        """Atlas coordinates of the sky in the upper rows: two panorama pixels per degree, horizon at row 90."""
         yaw = float(np.arctan2(pose.axes[2, 1], pose.axes[2, 0]))
         pitch = float(np.arcsin(np.clip(-pose.axes[2, 2], -1, 1)))
         roll = float(np.arctan2(-pose.axes[0, 2], -pose.axes[1, 2]))
         per_pixel = np.float32(2 * 57.29578 / pose.focal)
         steps = (np.arange(size, dtype=np.float32) - np.float32(size / 2)) * per_pixel
         c, s = np.float32(np.cos(roll)), np.float32(np.sin(roll))
-        u0 = np.float32(540.0 - ((yaw * 57.29578 + 180.0) % 360.0 - 180.0) * 2)
-        u = np.clip(u0 + c * steps[None, :] - s * steps[:, None], 1, self.sky.width - 2)
-        v = np.clip(np.float32(90.0 + pitch * 57.29578 * 2) + s * steps[None, :] + c * steps[:, None], 1, 118)
-        return self.sky.left + u, self.sky.top + v
+        u0 = np.float32(self.sky.left + 540.0 - ((yaw * 57.29578 + 180.0) % 360.0 - 180.0) * 2)
+        v0 = np.float32(self.sky.top + 90.0 + pitch * 57.29578 * 2)
+        down = steps[:rows, None]
+        return (u0 + c * steps)[None, :] - s * down, (v0 + s * steps)[None, :] + c * down
 
-    def _layout(self, ground: NDArray[np.bool_], front: NDArray[np.bool_], gx: Singles, gy: Singles) -> Labels:
+    def _layout(
+        self, ground: NDArray[np.bool_], front: NDArray[np.bool_], ground_from: int, gx: Singles, gy: Singles
+    ) -> Labels:
         street = self.street
         road = np.abs(gy) < street.half_road
         if street.junction is not None:
             offset = gx - np.float32(street.junction)
             offset -= np.rint(offset / np.float32(street.extent[0])) * np.float32(street.extent[0])
             road |= np.abs(offset) < street.half_road
-        layout = np.where(ground, np.where(road, ROAD, FOOTPATH), np.where(front, BUILDING, SKY)).astype(np.uint8)
+        layout = np.full(ground.shape, SKY, np.uint8)
+        layout[front] = BUILDING
+        lower, on_ground = layout[ground_from:], ground[ground_from:]
+        lower[on_ground] = np.where(road, ROAD, FOOTPATH)[on_ground]
         if street.family.water:
-            layout[ground & (gy < -street.half_way - 0.1)] = WATER
+            lower[on_ground & (gy < -street.half_way - 0.1)] = WATER
         return layout
 
-    def _air(self, size: int) -> Image:
-        return np.broadcast_to(self.light.air.astype(np.uint8), (size, size, 3)).copy()
+    def _constants(self, size: int) -> tuple[Singles, Singles, Image]:
+        """Frames full of far, of one, and of air."""
+        if self._full is None or len(self._full[0]) != size:
+            air = np.empty((size, size, 3), np.uint8)
+            air[:] = self.light.air
+            self._full = (np.full((size, size), _FAR), np.ones((size, size), np.float32), air)
+        return self._full
 
 
 @dataclass(frozen=True)
@@ -268,10 +279,17 @@ class _Tile:
         return np.float32(self.top + 2 * self.height) + scale * (row - np.float32(2 * self.height))
 
 
-def _choose(values: Singles, others: Singles | np.float32, where: NDArray[np.bool_]) -> None:
+def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
+    """Rows below which no sky, and above which no ground can be seen."""
+    right, down, forward = pose.axes[:, 2]  # how much each camera axis points up
+    reach = size / 2 / pose.focal * abs(right)
+    level = [pose.centre - pose.focal * (forward + tilt) / min(down, -1e-6) for tilt in (-reach, reach)]
+    # Above the ground's horizon there is sky between the houses; far below it, only where no house ends the ground.
+    return int(np.clip(np.ceil(max(level)) + 2, 0, size)), int(np.clip(np.floor(min(level)) - 2, 0, size))
+
+
+def _choose(values: Singles, others: Singles, where: NDArray[np.bool_]) -> None:
     """values[where] = others[where], in place."""
-    if isinstance(others, np.float32):
-        others = np.full_like(values, others)
     cv2.copyTo(others, where.view(np.uint8), values)
 
 

@@ -91,9 +91,41 @@ class Crowd:
         return self.half_length + 1.2 + 1.1 * self.speed
 
     @functools.cached_property
+    def manner(self) -> Manner:
+        return Manner.of(self)
+
+    @functools.cached_property
     def bulk(self) -> Floats:
         """How much farther each is noticed for its size."""
         return self.half_length + self.half_width
+
+
+@dataclass(frozen=True)
+class Manner:
+    """Constants of the step that follow from the crowd: wheels roll forwards only and slide little, walkers may."""
+
+    least_forward: Floats
+    slide_by_speed: Floats
+    slide_anyway: Floats
+    top_speed: Floats
+    keep_course: Floats
+    turn: Floats
+    pause_below: Floats
+    any_partner: bool
+
+    @classmethod
+    def of(cls, crowd: Crowd) -> Manner:
+        wheels = crowd.wheels
+        return cls(
+            least_forward=np.where(wheels, 0.0, -FAR),
+            slide_by_speed=np.where(wheels, crowd.agility, 0.0),
+            slide_anyway=np.where(wheels, 0.0, 0.4 + crowd.speed),
+            top_speed=(1.35 * crowd.speed + 0.2) * crowd.mobile,
+            keep_course=np.where(wheels, 0.65, 0.25),
+            turn=np.where(wheels, 0.30, 0.45),
+            pause_below=np.where(crowd.pause[:, 0] > 0, 2.0 * crowd.pause[:, 0] - 1.0, -2.0),
+            any_partner=bool((crowd.partner >= 0).any()),
+        )
 
 
 @dataclass(frozen=True)
@@ -106,8 +138,10 @@ class Route:
     uy: Floats
     leftward: Floats  # +1 where a larger lateral coordinate lies to the left of the direction
     lateral: Floats
-    crosses: Bools
+    crossing: Floats  # 1 for those who walk straight over first, else 0
     slope: Floats  # steepest sideways share of the direction
+    room: Floats  # half width of its street that it may use
+    everyone_along_x: bool
 
     @classmethod
     def of(cls, crowd: Crowd, leg: Ints) -> Route:
@@ -122,8 +156,10 @@ class Route:
             uy=np.where(along_x, 0.0, sign),
             leftward=np.where(along_x, sign, -sign),
             lateral=crowd.leg_lateral[row, leg],
-            crosses=crosses,
+            crossing=crosses.astype(np.float64),
             slope=np.where(crosses, 1.0, np.minimum(crowd.agility, 0.5)),
+            room=np.where(along_x, crowd.room[:, 0], crowd.room[:, 1]),
+            everyone_along_x=bool(along_x.all()),
         )
 
 
@@ -207,9 +243,12 @@ def pairs_within(state: State, crowd: Crowd, ground: Ground, world: Ints, reacts
     order = np.argsort(ring, kind="stable")
     ring, order = ring[order], order % n
     rows = np.flatnonzero(reacts)
-    farthest = crowd.look[rows] + crowd.bulk.max(initial=0.0)
-    low = np.searchsorted(ring, line[rows] - farthest)
-    counts = np.searchsorted(ring, line[rows] + farthest) - low
+    widest = crowd.bulk.max(initial=0.0)
+    ahead, touching = crowd.look[rows] + widest, crowd.half_length[rows] + widest + 2 * _CONTACT
+    hx = state.hx[rows]
+    # Whoever walks along x looks one way; behind, only contact counts.
+    low = np.searchsorted(ring, line[rows] - np.where(hx > 0.95, touching + 0.4 * ahead, ahead))
+    counts = np.searchsorted(ring, line[rows] + np.where(hx < -0.95, touching + 0.4 * ahead, ahead)) - low
     who = np.repeat(rows, counts)
     whom = order[np.arange(who.size) + np.repeat(low - np.cumsum(counts) + counts, counts)]
     reaches = crowd.look[who] + crowd.bulk[whom]
@@ -233,18 +272,19 @@ class Intent:
 
 def intent(state: State, crowd: Crowd, ground: Ground, time: float, urge: Floats) -> Intent:
     """Desired speed and direction. `urge` scales every desired speed (1 normally, 0 for one told to brake)."""
-    route = crowd.route(state.leg)
+    route, manner = crowd.route(state.leg), crowd.manner
     drift = crowd.wander[:, 0] * np.sin(crowd.wander[:, 1] * time + crowd.wander[:, 2])
-    across = np.where(route.along_x, wrap(state.y, ground.extent[1]), _from_junction(state.x, ground))
+    across = wrap(state.y, ground.extent[1])
+    if not route.everyone_along_x:
+        across = np.where(route.along_x, across, _from_junction(state.x, ground))
     error = route.lateral + drift - across  # along +y on the x street, along +x on the y street
-    steep = np.where(route.crosses, _clip((np.abs(error) - 0.8) / 1.5, 0.0, 1.0), 0.0)
-    onward = 1.0 - 0.92 * steep
+    onward = 1.0 - 0.92 * route.crossing * _clip((np.abs(error) - 0.8) / 1.5, 0.0, 1.0)
     sideways = _clip(0.35 * error * route.leftward, -1.0, 1.0) * route.slope
     norm = 1.0 / np.sqrt(onward * onward + sideways * sideways)
     onward, sideways = onward * norm, sideways * norm
-    standing = np.sin(crowd.pause[:, 1] * time + crowd.pause[:, 2]) < 2.0 * crowd.pause[:, 0] - 1.0
+    walking = np.sin(crowd.pause[:, 1] * time + crowd.pause[:, 2]) >= manner.pause_below
     return Intent(
-        speed=crowd.speed * urge * np.where(standing & (crowd.pause[:, 0] > 0), 0.0, 1.0),
+        speed=crowd.speed * urge * walking,
         dirx=route.ux * onward - route.uy * sideways,
         diry=route.uy * onward + route.ux * sideways,
         across=across,
@@ -256,37 +296,41 @@ def step(
     state: State, crowd: Crowd, ground: Ground, pairs: Pairs, time: float, present: Bools, urge: Floats
 ) -> State:
     """One step of `DT`. An absent entity influences nobody."""
-    want = intent(state, crowd, ground, time, urge)
-    along_x = want.route.along_x
+    want, manner = intent(state, crowd, ground, time, urge), crowd.manner
     limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, present, want)
     limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, want.route))
-    pull, abreast = _company(state, crowd, ground, present)
-    target = np.maximum(np.minimum(want.speed + pull * (want.speed > 0), limit), 0.0)
-    overshoot = np.abs(want.across) - np.where(along_x, crowd.room[:, 0], crowd.room[:, 1])
-    wall = -5.0 * np.maximum(overshoot, 0.0) * np.sign(want.across)
+    wanted = want.speed
+    if manner.any_partner:
+        pull, abreast = _company(state, crowd, ground, present)
+        wanted = wanted + pull * (wanted > 0)
+        swerve = swerve + abreast
+    target = np.maximum(np.minimum(wanted, limit), 0.0)
+    beyond = want.across - _clip(want.across, -want.route.room, want.route.room)
+    if want.route.everyone_along_x:
+        pushy = pushy - 5.0 * beyond
+    else:
+        pushx = pushx - 5.0 * beyond * ~want.route.along_x
+        pushy = pushy - 5.0 * beyond * want.route.along_x
 
-    ax = (want.dirx * target - state.vx) / crowd.reaction + pushx + np.where(along_x, 0.0, wall)
-    ay = (want.diry * target - state.vy) / crowd.reaction + pushy + np.where(along_x, wall, 0.0)
+    ax = (want.dirx * target - state.vx) / crowd.reaction + pushx
+    ay = (want.diry * target - state.vy) / crowd.reaction + pushy
     hx, hy = state.hx, state.hy
     forward = _clip(ax * hx + ay * hy, -crowd.brake, crowd.accelerate)
-    left = _clip(ay * hx - ax * hy, -4.0, 4.0) + swerve + abreast
-    v_forward = state.vx * hx + state.vy * hy + DT * forward
-    v_left = state.vy * hx - state.vx * hy + DT * left
-    v_forward = np.where(crowd.wheels, np.maximum(v_forward, 0.0), v_forward)
-    slide = np.where(crowd.wheels, crowd.agility * v_forward, 0.4 + crowd.speed)
-    v_left = _clip(v_left, -slide, slide)
-    top = 1.35 * crowd.speed + 0.2
-    speed = np.sqrt(v_forward * v_forward + v_left * v_left)
-    v_scale = np.where(speed > top, top / np.maximum(speed, 1e-9), 1.0) * crowd.mobile
-    v_forward, v_left, speed = v_forward * v_scale, v_left * v_scale, speed * v_scale
+    left = _clip(ay * hx - ax * hy, -4.0, 4.0) + swerve
+    v_forward = np.maximum(state.vx * hx + state.vy * hy + DT * forward, manner.least_forward)
+    slide = manner.slide_by_speed * v_forward + manner.slide_anyway
+    v_left = _clip(state.vy * hx - state.vx * hy + DT * left, -slide, slide)
+    speed = np.sqrt(v_forward * v_forward + v_left * v_left) + 1e-9
+    slow = np.minimum(manner.top_speed / speed, 1.0)
+    v_forward, v_left, speed = v_forward * slow, v_left * slow, speed * slow
     vx, vy = v_forward * hx - v_left * hy, v_forward * hy + v_left * hx
 
     # Heading follows the way one goes; wheels also keep to the way they want, so a nudge does not turn them around.
     # Someone who stands keeps looking where they looked.
-    keep = np.where(crowd.wheels, 0.65, 0.25)
-    going = (1.0 - keep) / np.maximum(speed, 0.05)
-    turn = _clip(speed / 0.8, 0.0, 1.0) * np.where(crowd.wheels, 0.30, 0.45)
-    nx, ny = hx + turn * (vx * going + want.dirx * keep - hx), hy + turn * (vy * going + want.diry * keep - hy)
+    going = (1.0 - manner.keep_course) / np.maximum(speed, 0.05)
+    turn = np.minimum(speed / 0.8, 1.0) * manner.turn
+    nx = hx + turn * (vx * going + want.dirx * manner.keep_course - hx)
+    ny = hy + turn * (vy * going + want.diry * manner.keep_course - hy)
     length = 1.0 / np.sqrt(nx * nx + ny * ny + 1e-12)
     x, y = state.x + DT * vx, state.y + DT * vy
     return State(x, y, vx, vy, nx * length, ny * length, _next_leg(state, crowd, ground, x, y, time))
@@ -372,9 +416,6 @@ def pair_terms(state: State, crowd: Crowd, ground: Ground, pairs: Pairs, intende
 def _company(state: State, crowd: Crowd, ground: Ground, present: Bools) -> tuple[Floats, Floats]:
     """Those who walk together keep level and side by side: speed correction, sideways acceleration."""
     together = crowd.partner >= 0
-    if not together.any():
-        zero = np.zeros(len(crowd))
-        return zero, zero
     other = np.where(together, crowd.partner, 0)
     there = together & present[other]
     dx, dy = wrap(state.x[other] - state.x, ground.extent[0]), wrap(state.y[other] - state.y, ground.extent[1])
@@ -397,10 +438,12 @@ def _signal_limit(state: State, crowd: Crowd, ground: Ground, time: float, route
 
 
 def _next_leg(state: State, crowd: Crowd, ground: Ground, x: Floats, y: Floats, time: float) -> Ints:
-    along_x = crowd.leg_axis[:, 0] == 0
-    past = np.where(along_x, x, y) - crowd.turn_at
-    past = wrap(past, np.where(along_x, *ground.extent)) * crowd.leg_sign[:, 0]
-    due = ((past >= 0) & (past < 3.0)) | (time >= crowd.leg_at)  # nan compares false: those never turn
+    due = time >= crowd.leg_at
+    if ground.junction is not None:
+        along_x = crowd.leg_axis[:, 0] == 0
+        past = np.where(along_x, x, y) - crowd.turn_at
+        past = wrap(past, np.where(along_x, *ground.extent)) * crowd.leg_sign[:, 0]
+        due |= (past >= 0) & (past < 3.0)  # nan compares false: those never turn
     due &= state.leg == 0
     return np.where(due, 1, state.leg) if due.any() else state.leg
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -27,6 +28,8 @@ Floats = NDArray[np.float64]
 _FARTHEST = 60.0
 _SMALLEST = 0.033  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
+_TOGETHER = 16  # frames whose geometry is worked out at once
+_CLEAR = (0, 0, 0, 255)  # a pixel of a picture that shows only background
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class _Bodies:
-    """Bodies in view, far to near. `points` has all rows of the population, everything else only these."""
+    """Bodies in view of one frame, far to near."""
 
     rows: NDArray[np.intp]
     laps: NDArray[np.int64]
@@ -65,6 +68,7 @@ class _Bodies:
     outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
     near: NDArray[np.bool_]  # so close that perspective inside the body shows
     heading: Floats  # [K, 2]
+    shadow: NDArray[np.int32]  # [K, 8, 2] outlines
     pose: Pose
 
 
@@ -105,21 +109,19 @@ class Renderer:
         self.walks = np.array([bool(m) and m in KINDS and not KINDS[m].wheels or m == "sari_pedestrian" for m in self.models])
 
     def render(
-        self, trajectory: Trajectory, path: CameraPath, time: float, truth: bool = False
-    ) -> tuple[Image, Truth | None]:
-        """The frame at `time` seconds of the clip; with `truth` also what is in it."""
-        size, position = self.size, time * RATE
-        pose = path.pose(position, size)
-        low = min(int(position), len(trajectory) - 1)
-        high, share = min(low + 1, len(trajectory) - 1), position - int(position)
-        x, y, hx, hy = (
-            getattr(trajectory, name)[low] * (1 - share) + getattr(trajectory, name)[high] * share
-            for name in ("x", "y", "hx", "hy")
-        )
+        self, trajectory: Trajectory, path: CameraPath, times: Sequence[float] | Floats, truth: bool = False
+    ) -> Iterator[tuple[Image, Truth | None]]:
+        """The frames at `times` (seconds of the clip); with `truth` also what is in each."""
+        for start in range(0, len(times), _TOGETHER):
+            some = [float(time) for time in times[start : start + _TOGETHER]]
+            for time, bodies in zip(some, self._in_view(trajectory, path, some), strict=True):
+                yield self._frame(bodies, time, truth)
+
+    def _frame(self, bodies: _Bodies, time: float, truth: bool) -> tuple[Image, Truth | None]:
+        size, pose = self.size, bodies.pose
         ids = np.zeros((size, size), np.uint16) if truth else None
         back = self.backdrop.view(pose, size, truth)
-        bodies = self._in_view(pose, x, y, hx, hy, trajectory.present[low], time)
-        self._shadows(back, pose, bodies, hx, hy)
+        self._shadows(back, bodies)
         from_above = pose.position[2] > DECK_HEIGHT
         if not from_above:
             self.backdrop.draw_deck(back.frame, pose, back.layout, None)
@@ -135,66 +137,104 @@ class Renderer:
             return frame, None
         return frame, Truth(ids, back.layout, seen, pose.position, pose.axes)
 
-    def _in_view(
-        self, pose: Pose, x: Floats, y: Floats, hx: Floats, hy: Floats, present: NDArray[np.bool_], time: float
-    ) -> _Bodies:
-        """What to draw, from far to near, with the place and the view of each."""
-        laps = np.rint((self.backdrop.centre(pose) - x) / self.street.extent[0]).astype(np.int64)
-        points = np.stack([x + laps * self.street.extent[0], wrap(y, self.street.extent[1]), np.zeros_like(x)], axis=1)
-        pixels, depth = pose.project(points)
-        scale = pose.focal / np.maximum(depth, NEAR)
-        tall, wide = self.heights * scale, self.spans * scale
-        inside = self.drawn & present & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST * self.size)
-        inside &= (np.abs(pixels[:, 0] - self.size / 2) < self.size / 2 + wide) & (pixels[:, 1] > -0.3 * tall - wide)
-        rows = np.flatnonzero(inside & (pixels[:, 1] - tall < self.size + wide))
-        rows = rows[np.argsort(-depth[rows], kind="stable")]
-
-        dx, dy, dz = (pose.position - points[rows]).T
-        hx, hy = hx[rows], hy[rows]
-        ground = np.sqrt(dx * dx + dy * dy)
-        views = np.empty((rows.size, 6), np.intp)
-        views[:, :4] = view_bins(
-            np.arctan2(dy * hx - dx * hy, dx * hx + dy * hy),
-            np.arctan2(dz - 0.35 * self.heights[rows], np.maximum(ground, 0.3)),
-            np.sqrt(ground * ground + dz * dz),
-            tall[rows],
+    def _in_view(self, trajectory: Trajectory, path: CameraPath, times: list[float]) -> Iterator[_Bodies]:
+        """What to draw in each frame, from far to near, with the place and the view of each body. Arrays `[T, N]`."""
+        size, crowd, street = self.size, self.population.crowd, self.street
+        steps = np.array(times) * RATE
+        low = np.minimum(steps.astype(int), len(trajectory) - 1)
+        high, share = np.minimum(low + 1, len(trajectory) - 1), (steps - low)[:, None]
+        x, y, hx, hy = (
+            getattr(trajectory, name)[low] * (1 - share) + getattr(trajectory, name)[high] * share
+            for name in ("x", "y", "hx", "hy")
         )
-        stride = time * np.maximum(3.0, 3.2 * self.population.crowd.speed[rows]) + self.population.look[rows] % 4
-        views[:, 4] = np.where(self.walks[rows], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
-        views[:, 5] = np.rint(self.backdrop.fog(depth[rows]) * _FOG_STEPS)
-        outside = np.abs(points[rows, 1]) > self.street.half_way + 0.3
-        distance = np.sqrt(ground * ground + dz * dz)
-        near = (distance < 1.3 * self.spans[rows] + 1.0) | (tall[rows] > 0.45 * self.size)
-        heading = np.stack([hx, hy], axis=1)
-        scale = scale[rows] * self.population.stature[rows]
-        return _Bodies(rows, laps[rows], points, pixels[rows], depth[rows], scale, views, outside, near, heading, pose)
+        poses = [path.pose(float(step), size) for step in steps]
+        eyes, axes = np.stack([pose.position for pose in poses]), np.stack([pose.axes for pose in poses])
+        centres = np.array([[self.backdrop.centre(pose)] for pose in poses])
+        laps = np.rint((centres - x) / street.extent[0]).astype(np.int64)
+        points = np.stack([x + laps * street.extent[0], wrap(y, street.extent[1]), np.zeros_like(x)], axis=2)
+        towards = eyes[:, None, :] - points
+        seen = -np.einsum("tnk,tjk->tnj", towards, axes)
+        depth, focal = seen[:, :, 2], poses[0].focal
+        scale = focal / np.maximum(depth, NEAR)
+        pixels = seen[:, :, :2] * scale[:, :, None] + poses[0].centre
+        tall, wide = self.heights * scale, self.spans * scale
+        inside = self.drawn & trajectory.present[low] & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST * size)
+        inside &= (np.abs(pixels[:, :, 0] - size / 2) < size / 2 + wide) & (pixels[:, :, 1] > -0.3 * tall - wide)
+        inside &= pixels[:, :, 1] - tall < size + wide
 
-    def _shadows(self, back: Backview, pose: Pose, bodies: _Bodies, hx: Floats, hy: Floats) -> None:
-        """Footprints and their cast on the ground, darkened once however many overlap."""
-        rows = bodies.rows[bodies.scale * self.heights[bodies.rows] > 2 * _SMALLEST * self.size]
-        if rows.size == 0:
-            return
-        points = bodies.points
-        crowd = self.population.crowd
-        a, b = 0.95 * crowd.half_length[rows], 0.95 * crowd.half_width[rows]
-        ux, uy = hx[rows], hy[rows]
-        cast = np.minimum(self.heights[rows], 3.0)[:, None] * np.array(self.light.sun)
-        base = points[rows, :2]
-        ring = [(1, 1), (1, -1), (-1, -1), (-1, 1)]
-        ahead, left = np.stack([ux, uy], axis=1), np.stack([-uy, ux], axis=1)
-        foot = np.stack([base + (s * a)[:, None] * ahead + (t * b)[:, None] * left for s, t in ring], axis=1)
-        # The cast covers the ground between the two corners that are outermost across the light, and their shadows.
-        across = foot[:, :, 1] * self.light.sun[0] - foot[:, :, 0] * self.light.sun[1]
-        each = np.arange(rows.size)
+        frame, row = np.nonzero(inside)
+        order = np.lexsort((-depth[frame, row], frame))
+        frame, row = frame[order], row[order]
+        at = (frame, row)
+        dx, dy, dz = towards[at].T
+        cos, sin = hx[at], hy[at]
+        ground = np.sqrt(dx * dx + dy * dy)
+        distance = np.sqrt(ground * ground + dz * dz)
+        views = np.empty((row.size, 6), np.intp)
+        views[:, :4] = view_bins(
+            np.arctan2(dy * cos - dx * sin, dx * cos + dy * sin),
+            np.arctan2(dz - 0.35 * self.heights[row], np.maximum(ground, 0.3)),
+            distance,
+            tall[at],
+        )
+        stride = np.array(times)[frame] * np.maximum(3.0, 3.2 * crowd.speed[row]) + self.population.look[row] % 4
+        views[:, 4] = np.where(self.walks[row], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
+        views[:, 5] = np.rint(self.backdrop.fog(depth[at]) * _FOG_STEPS)
+        columns = {
+            "rows": row,
+            "laps": laps[at],
+            "points": points[at],
+            "pixels": pixels[at],
+            "depth": depth[at],
+            "scale": scale[at] * self.population.stature[row],
+            "views": views,
+            "outside": np.abs(points[at][:, 1]) > street.half_way + 0.3,
+            "near": (distance < 1.1 * self.spans[row] + 1.0) | (tall[at] > 0.45 * size),
+            "heading": np.stack([cos, sin], axis=1),
+            "shadow": self._shadow_outlines(points[at], cos, sin, row, frame, eyes, axes, focal, poses[0].centre),
+        }
+        ends = np.searchsorted(frame, np.arange(len(times) + 1))
+        for k, pose in enumerate(poses):
+            yield _Bodies(pose=pose, **{name: column[ends[k] : ends[k + 1]] for name, column in columns.items()})
+
+    def _shadow_outlines(
+        self,
+        points: Floats,
+        cos: Floats,
+        sin: Floats,
+        row: NDArray[np.intp],
+        frame: NDArray[np.intp],
+        eyes: Floats,
+        axes: Floats,
+        focal: float,
+        centre: float,
+    ) -> NDArray[np.int32]:
+        """`[K, 8, 2]` in sixteenths of a pixel: footprint, and the ground that the light does not reach."""
+        crowd, sun = self.population.crowd, np.array(self.light.sun)
+        ahead, left = np.stack([cos, sin], axis=1), np.stack([-sin, cos], axis=1)
+        ahead, left = ahead * (0.95 * crowd.half_length[row])[:, None], left * (0.95 * crowd.half_width[row])[:, None]
+        base = points[:, :2]
+        foot = np.stack([base + ahead + left, base + ahead - left, base - ahead - left, base - ahead + left], axis=1)
+        # The cast lies between the two corners that are outermost across the light, and their shadows.
+        across = foot[:, :, 1] * sun[0] - foot[:, :, 0] * sun[1]
+        each = np.arange(row.size)
         edge = np.stack([foot[each, across.argmin(axis=1)], foot[each, across.argmax(axis=1)]], axis=1)
-        outline = np.concatenate([foot, edge, edge[:, ::-1] + cast[:, None, :]], axis=1)
-        corners = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2)
-        pixels, depth = pose.project(corners)
-        mask = np.zeros(back.frame.shape[:2], np.uint8)
+        cast = (np.minimum(self.heights[row], 3.0)[:, None] * sun)[:, None, :]
+        outline = np.concatenate([foot, edge, edge[:, ::-1] + cast], axis=1)
+        relative = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2) - eyes[frame][:, None, :]
+        seen = np.einsum("kpc,kjc->kpj", relative, axes[frame])
+        pixels = seen[:, :, :2] * (focal / np.maximum(seen[:, :, 2:], NEAR)) + centre
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
-        for k in np.flatnonzero(depth.min(axis=1) > NEAR).tolist():
-            cv2.fillConvexPoly(mask, fixed[k, :4], 1, cv2.LINE_8, 4)
-            cv2.fillConvexPoly(mask, fixed[k, 4:], 1, cv2.LINE_8, 4)
+        fixed[seen[:, :, 2].min(axis=1) <= NEAR] = -30000  # partly behind the camera: leave it out
+        return fixed
+
+    def _shadows(self, back: Backview, bodies: _Bodies) -> None:
+        """Darken the ground once, however many shadows overlap."""
+        mask = np.zeros(back.frame.shape[:2], np.uint8)
+        tall = bodies.scale * self.heights[bodies.rows] > 2 * _SMALLEST * self.size
+        for outline in bodies.shadow[tall & (bodies.shadow[:, 0, 0] > -30000)]:
+            cv2.fillConvexPoly(mask, outline[:4], 1, cv2.LINE_8, 4)
+            cv2.fillConvexPoly(mask, outline[4:], 1, cv2.LINE_8, 4)
         dark = cv2.convertScaleAbs(back.frame, alpha=1.0 - self.light.shadow)
         cv2.copyTo(dark, mask & back.ground, back.frame)
 
@@ -221,17 +261,18 @@ class Renderer:
                 continue
             affine[0, 0] = affine[1, 1] = factor
             affine[0, 2], affine[1, 2] = left - x0, top - y0
-            patch = cv2.warpAffine(picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR)
+            patch = cv2.warpAffine(
+                picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
+            )
             if fog:
                 patch = cv2.transform(patch, self.fog_mix[fog])
             if outside[k]:  # on the crossing street: the corner houses may stand before it
-                patch *= (back.depth[y0:y1, x0:x1] > bodies.depth[k])[:, :, None]
-            alpha = cv2.extractChannel(patch, 3)
+                patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
+            through = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]
-            through = cv2.cvtColor(cv2.bitwise_not(alpha), cv2.COLOR_GRAY2RGBA)
-            cv2.add(cv2.multiply(part, through, scale=1 / 255), patch, dst=part)
+            cv2.add(cv2.multiply(part, cv2.cvtColor(through, cv2.COLOR_GRAY2RGBA), scale=1 / 255), patch, dst=part)
             if ids is not None:
-                self._note(bodies, k, (y0, x0), alpha > 127, back, ids, seen)
+                self._note(bodies, k, (y0, x0), through < 128, back, ids, seen)
 
     def _blend_near(
         self,
@@ -246,7 +287,7 @@ class Renderer:
         row = int(bodies.rows[k])
         mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
         heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
-        place = BodyPlace(bodies.pose, bodies.points[row], heading, float(self.population.stature[row]))
+        place = BodyPlace(bodies.pose, bodies.points[k], heading, float(self.population.stature[row]))
         draw_near(canvas, mask, self.styles[row], phase, place)
         if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
@@ -285,7 +326,9 @@ class Renderer:
 
 
 def _fog_matrix(share: float, air: NDArray[np.float32]) -> Floats:
-    """Mixes air into premultiplied RGBA: colour * (1 - share) + air * share * opacity."""
-    mix = np.diag([1.0 - share, 1.0 - share, 1.0 - share, 1.0])
-    mix[:3, 3] = air * share / 255.0
+    """Mixes air into a picture (colour, background share): colour * (1 - share) + air * share * opacity."""
+    mix = np.zeros((4, 5))
+    mix[[0, 1, 2], [0, 1, 2]] = 1.0 - share
+    mix[:3, 3], mix[:3, 4] = -air * share / 255.0, air * share
+    mix[3, 3] = 1.0
     return mix

@@ -158,21 +158,21 @@ class SimulatedClip:
 
     def frames(self) -> Iterator[Frame]:
         """Every frame of the clip."""
-        for time in self.times():
-            yield self.renderer.render(self.trajectory, self.camera, float(time))[0]
+        for frame, _ in self.renderer.render(self.trajectory, self.camera, self.times()):
+            yield frame
 
     def window(self, start: float = 0.0, frames: int = 16, fps: float = 4.0) -> Frame:
         """`[frames, H, W, 3]` from `start` seconds on, without a video file in between."""
         times = start + np.arange(frames) / fps
         if start < 0 or times[-1] > self.seconds:
             raise WorldError(
-                f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not fit into {self.seconds:.2f} s"
+                f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not fit "
+                f"into {self.seconds:.2f} s"
             )
-        return np.stack([self.renderer.render(self.trajectory, self.camera, float(time))[0] for time in times])
+        return np.stack([frame for frame, _ in self.renderer.render(self.trajectory, self.camera, times)])
 
     def frames_with_truth(self) -> Iterator[tuple[Frame, Truth]]:
-        for time in self.times():
-            frame, truth = self.renderer.render(self.trajectory, self.camera, float(time), truth=True)
+        for frame, truth in self.renderer.render(self.trajectory, self.camera, self.times(), truth=True):
             assert truth is not None
             yield frame, truth
 

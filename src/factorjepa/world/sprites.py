@@ -49,7 +49,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Sprite:
-    """A lit picture: premultiplied colour and opacity `[H, W, 4]`."""
+    """A lit picture `[H, W, 4]`: premultiplied colour, and the share of the background that shows through."""
 
     pixels: Image
     anchor: tuple[float, float]
@@ -110,6 +110,7 @@ def _paint(style: Style, drawing: Drawing) -> Sprite:
     large = np.take(table.view(np.uint32)[:, 0], drawing.faces).view(np.uint8).reshape(*drawing.faces.shape, 4)
     size = (drawing.faces.shape[1] // drawing.supersample, drawing.faces.shape[0] // drawing.supersample)
     pixels = np.asarray(cv2.resize(large, size, interpolation=cv2.INTER_AREA), np.uint8)
+    pixels[:, :, 3] = 255 - pixels[:, :, 3]
     return Sprite(pixels, drawing.anchor, drawing.scale)
 
 

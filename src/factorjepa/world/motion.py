@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .dynamics import DT, NO_PAIRS, Bools, Crowd, Floats, State, pairs_within, step
 from .population import Population
 
-WARM_UP = 20  # steps before the clip starts, so that nobody is still where they were put
+WARM_UP = 16  # steps before the clip starts, so that nobody is still where they were put
 
 
 @dataclass(frozen=True)

@@ -164,14 +164,14 @@ class _Rows:
     def _spot(self, kind: Kind, axis: int, lateral: float) -> tuple[float, float] | None:
         """A place without overlap, near the wanted lateral coordinate; None where the street is full."""
         length = LENGTH if axis == 0 else CROSS_LENGTH
+        taken = np.array(self.places).reshape(-1, 4)
         for attempt in range(10):
             along = float(self.rng.uniform(0, length)) - (0 if axis == 0 else length / 2)
             nudge = 0.0 if attempt < 4 else float(self.rng.normal(0, 0.6))
             x, y, half_x, half_y = self._footprint(kind, axis, along, lateral + nudge)
-            if all(
-                abs((x - px + LENGTH / 2) % LENGTH - LENGTH / 2) > half_x + phx + 0.25 or abs(y - py) > half_y + phy + 0.15
-                for px, py, phx, phy in self.places
-            ):
+            apart_x = np.abs((x - taken[:, 0] + LENGTH / 2) % LENGTH - LENGTH / 2) > half_x + taken[:, 2] + 0.25
+            apart_y = np.abs(y - taken[:, 1]) > half_y + taken[:, 3] + 0.15
+            if (apart_x | apart_y).all():
                 return along, lateral + nudge
         return None
 

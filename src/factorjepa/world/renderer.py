@@ -26,7 +26,7 @@ cv2.setNumThreads(1)  # one process per core; also the same result everywhere
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 _FARTHEST = 60.0
-_SMALLEST = 0.033  # of the frame's height: a smaller body is not drawn
+_SMALLEST = 0.036  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
 _TOGETHER = 16  # frames whose geometry is worked out at once
 _CLEAR = (0, 0, 0, 255)  # a pixel of a picture that shows only background
@@ -189,7 +189,7 @@ class Renderer:
             "scale": scale[at] * self.population.stature[row],
             "views": views,
             "outside": np.abs(points[at][:, 1]) > street.half_way + 0.3,
-            "near": (distance < 1.1 * self.spans[row] + 1.0) | (tall[at] > 0.45 * size),
+            "near": (distance < 0.8 * self.spans[row] + 0.8) | (tall[at] > 0.5 * size),
             "heading": np.stack([cos, sin], axis=1),
             "shadow": self._shadow_outlines(points[at], cos, sin, row, frame, eyes, axes, focal, poses[0].centre),
         }

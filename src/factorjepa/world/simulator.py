@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from .backdrop import Backdrop
 from .camera import CameraPath, carry
 from .cities import CITIES
 from .dynamics import RATE
-from .interactions import Interaction, find_interactions
+from .interactions import HORIZON, Interaction, find_interactions
 from .motion import NO_EDIT, Edit, Trajectory, simulate_together
 from .population import Population, populate
 from .renderer import Renderer, Truth
@@ -197,8 +197,13 @@ def clip(settings: WorldSettings, seed: int, index: int) -> SimulatedClip:
     return clips(settings, seed, [index])[0]
 
 
-def clips(settings: WorldSettings, seed: int, indices: list[int]) -> list[SimulatedClip]:
-    """Several clips of one source, simulated side by side; the same clips as one by one."""
+def clips(
+    settings: WorldSettings, seed: int, indices: Sequence[int], seconds: float | None = None
+) -> list[SimulatedClip]:
+    """Several clips of one source, simulated side by side; the same clips as one by one.
+
+    `seconds` cuts the simulation short for those who only look at the beginning (no ground truth then).
+    """
     specs = [clip_spec(settings, seed, index) for index in indices]
     if len({spec.source.index for spec in specs}) != 1:
         raise WorldError("clips simulated together must belong to one source")
@@ -207,7 +212,9 @@ def clips(settings: WorldSettings, seed: int, indices: list[int]) -> list[Simula
         populate(scene.street, scene.spec.capture_mode, settings.density, stream(seed, settings.regime, "crowd", spec.index))
         for spec in specs
     ]
-    steps = math.ceil(max(spec.frames for spec in specs) / settings.fps * RATE) + round(RATE) + 2
+    # Effects of an interaction are measured one second after it: the simulation runs a little longer than the clip.
+    needed = max(spec.frames for spec in specs) / settings.fps + HORIZON if seconds is None else seconds
+    steps = math.ceil(needed * RATE) + 2
     trajectories = simulate_together(populations, steps)
     return [
         SimulatedClip(

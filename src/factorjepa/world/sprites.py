@@ -2,7 +2,7 @@
 
 A view of a shape (azimuth, elevation, distance and walking phase, each in bins) is rasterised as a map of face numbers.
 A palette turns that map into colour, so that a hundred scooters share one drawing. Discs and polygons are drawn far to
-near; edges are smoothed by drawing at two to four times the size.
+near; edges are smoothed by drawing at two or three times the size.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ def face_colours(style: Style, materials: NDArray[np.intp], shades: Floats) -> F
     colours = _MATERIAL_COLOURS.copy()
     colours[: len(PAINTS)] = style.palette
     if style.lamps:
-        shades = np.where(np.isin(materials, _LAMPS), 3.0, shades)
+        colours[_LAMPS] *= 3.0
         if style.model in ("bus", "minibus"):
-            shades = np.where(materials == _GLASS, 1.8, shades)
+            colours[_GLASS] *= 1.8
     return np.minimum(colours[materials] * shades[:, None] * style.gain, 255.0)
 
 
 @functools.lru_cache(maxsize=8000)
 def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     azimuth_bin, elevation_bin, distance_bin, level = view
-    fine = 4 if level < 2 else 3 if level < 4 else 2
+    fine = 3 if level < 3 else 2
     shape = _geometry(model, phase)
     azimuth, elevation = azimuth_bin / AZIMUTHS * 2 * math.pi, elevation_bin * _ELEVATION_STEP
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)

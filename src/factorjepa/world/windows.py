@@ -1,0 +1,65 @@
+"""Windows straight from the simulator, without a video file in between: the path for pretraining.
+
+The same scenes and seeds as the clips: window `k` of a clip shows its frames from `k * seconds` on.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .settings import WorldSettings
+from .simulator import CLIPS_PER_SOURCE, clip_spec, clips
+
+
+@dataclass(frozen=True)
+class Window:
+    """`video` is uint8 `[T, H, W, 3]`; `start` is in seconds of the clip."""
+
+    video: NDArray[np.uint8]
+    clip_id: str
+    start: float
+
+
+def source_windows(
+    settings: WorldSettings, seed: int, source: int, frames: int = 16, fps: float = 4.0
+) -> list[Window]:
+    """All windows of one source video that do not overlap."""
+    indices = range(source * CLIPS_PER_SOURCE, (source + 1) * CLIPS_PER_SOURCE)
+    length = frames / fps
+    counts = [int(clip_spec(settings, seed, index).frames / settings.fps / length) for index in indices]
+    if not any(counts):
+        return []
+    result = []
+    for clip, count in zip(clips(settings, seed, indices, seconds=max(counts) * length), counts, strict=True):
+        for k in range(count):
+            result.append(Window(clip.window(k * length, frames, fps), clip.spec.clip_id, k * length))
+    return result
+
+
+def stream_windows(
+    settings: WorldSettings,
+    seed: int,
+    sources: Iterable[int],
+    workers: int = 0,
+    frames: int = 16,
+    fps: float = 4.0,
+) -> Iterator[Window]:
+    """Windows of many sources, in the order of `sources` whatever the number of worker processes."""
+    job = functools.partial(_job, settings.model_dump(), seed, frames, fps)
+    if workers == 0:
+        for source in sources:
+            yield from job(source)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for windows in pool.imap(job, sources):
+            yield from windows
+
+
+def _job(settings: dict[str, object], seed: int, frames: int, fps: float, source: int) -> list[Window]:
+    return source_windows(WorldSettings.model_validate(settings), seed, source, frames, fps)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from factorjepa.backbones import Backbone, build
+from factorjepa.backbones.blocks import Attention
 from factorjepa.backbones.encoder import gather_tokens
 from factorjepa.backbones.masks import SMALL_BLOCKS, context_masks, future_split
 from factorjepa.backbones.rope import RotaryTables, rotary_table
@@ -210,6 +211,29 @@ def test_bf16_tables_are_rounded_fp32_tables() -> None:
     cast = RotaryTables(64, "interleaved", 16)(64, 24, 24, torch.zeros(1, dtype=torch.bfloat16))
     assert cast.dtype == torch.bfloat16
     assert (cast.float() - exact).abs().max() <= 2**-8
+
+
+def test_an_encoder_used_for_inference_can_train_afterwards(backbone: Backbone) -> None:
+    """Tables made under inference mode would refuse to be saved for the backward pass."""
+    with torch.inference_mode():
+        backbone.encoder(video())
+    backbone.encoder(video()).square().mean().backward()
+    assert backbone.encoder.blocks[0].attn.qkv.weight.grad is not None
+
+
+def test_queries_and_keys_keep_the_activation_dtype_whatever_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention kernels refuse q and k of another dtype than v, and fp32 ones are slow."""
+    seen: set[torch.dtype] = set()
+    original = torch.nn.functional.scaled_dot_product_attention
+
+    def watching(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        seen.update((q.dtype, k.dtype, v.dtype))
+        return original(q, k, v)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watching)
+    table = rotary_table(1, 2, 2, 24, "interleaved", 16)
+    Attention(48, 2).double()(torch.zeros(1, 4, 48, dtype=torch.float64), table)
+    assert seen == {torch.float64}
 
 
 @pytest.mark.parametrize(

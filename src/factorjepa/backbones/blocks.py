@@ -27,9 +27,10 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
 
     def forward(self, x_BND: Tensor, rotary: Tensor) -> Tensor:
-        """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens; in x's dtype."""
+        """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens."""
         qkv = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1))
-        cosine, sine = rotary.unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
+        # Under autocast x is fp32 and qkv bf16: the table follows qkv, or it would lift q and k to fp32.
+        cosine, sine = rotary.to(qkv.dtype).unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
         qk = rotate(qkv[:, :, :2], cosine, sine)
         q, k = (part.transpose(1, 2) for part in qk.unbind(2))
         v = qkv[:, :, 2].transpose(1, 2)

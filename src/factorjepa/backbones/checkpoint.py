@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..errors import BackboneError
@@ -78,6 +76,8 @@ def load(
 
 def save(backbone: Backbone, path: Path | str) -> None:
     """Write `backbone` as safetensors, atomically, with its spec and origin in the header."""
+    from safetensors.torch import save_file
+
     metadata = {
         "format": _FORMAT,
         "arch": name_of(backbone.spec) or "",
@@ -98,6 +98,8 @@ def open_weights(path: Path, spec: BackboneSpec) -> WeightsFile:
 
 
 def _open_safetensors(path: Path) -> WeightsFile:
+    from safetensors import SafetensorError, safe_open
+
     try:
         file: Any = safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
@@ -208,6 +210,8 @@ def most_likely(found: Shapes) -> tuple[str, float]:
 
 def spec_of(path: Path) -> BackboneSpec | None:
     """The spec in the header of one of our own files; None for any other file."""
+    from safetensors import SafetensorError, safe_open
+
     if path.suffix != ".safetensors" or not path.is_file():
         return None
     try:

@@ -25,7 +25,7 @@ weights_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[Path | None, typer.Option(help="Where weights live [default: the cache folder]", show_default=False)]
+Folder = Annotated[Path | None, typer.Option(help="Where weights live (default: the cache folder)", show_default=False)]
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -87,8 +87,8 @@ def verify_weights(path: Annotated[Path, typer.Argument(help="A weights file")])
 @weights_app.command("convert")
 def convert_weights(
     source: Annotated[Path, typer.Argument(help="An official .pt file")],
-    out: Annotated[Path | None, typer.Option(help="The safetensors file [default: beside it]")] = None,
-    arch: Annotated[str | None, typer.Option(help="Its architecture [default: by file name]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The safetensors file (default: beside it)")] = None,
+    arch: Annotated[str | None, typer.Option(help="Its architecture (default: by file name)")] = None,
 ) -> None:
     """Rewrite an official file as safetensors: averaged encoder and predictor, without the optimiser.
 
@@ -105,15 +105,15 @@ def features(
     video: Annotated[Path, typer.Argument(help="Any video file")],
     arch: Annotated[
         str | None,
-        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) [default: the file's, or nano]"),
+        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: the file's, or nano)"),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Weights file, .pt or .safetensors [default: as fetched; nano: random]")
+        Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: random)")
     ] = None,
     out: Annotated[Path, typer.Option(help="Features file: .safetensors or .npz")] = Path("features.safetensors"),
     fps: Annotated[float, typer.Option(help="Frames per second to sample; V-JEPA and the paper use 4")] = 4.0,
     start: Annotated[float, typer.Option(help="Seconds to skip")] = 0.0,
-    seconds: Annotated[float | None, typer.Option(help="Seconds to encode [default: all]")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds to encode (default: all)")] = None,
     released: Annotated[
         bool, typer.Option("--released-resize", help="Resize and crop as V-JEPA's own evaluation does")
     ] = False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BackboneError
@@ -17,15 +18,25 @@ from .spec import BackboneSpec
 
 
 class Tokeniser(nn.Module):
-    """Non-overlapping tubelets of pixels to tokens."""
+    """Non-overlapping tubelets of pixels to tokens.
+
+    The weights are named and shaped as a 3-D convolution's, as released; since tubelets do not overlap it is one matrix
+    product, and is computed as that: 3-D convolutions in bf16 are slow in several cuDNN versions.
+    """
 
     def __init__(self, dim: int, patch: int, tubelet: int) -> None:
         super().__init__()
-        size = (tubelet, patch, patch)
-        self.proj = nn.Conv3d(3, dim, kernel_size=size, stride=size)
+        self.size = (tubelet, patch, patch)
+        self.proj = nn.Conv3d(3, dim, kernel_size=self.size, stride=self.size)
 
     def forward(self, video: Tensor) -> Tensor:
-        return cast(Tensor, self.proj(video).flatten(2).transpose(1, 2))
+        tubelet, patch, _ = self.size
+        batch, channels, frames, height, width = video.shape
+        pixels = video.reshape(
+            batch, channels, frames // tubelet, tubelet, height // patch, patch, width // patch, patch
+        )
+        pixels = pixels.permute(0, 2, 4, 6, 1, 3, 5, 7).flatten(4).flatten(1, 3)
+        return F.linear(pixels, self.proj.weight.flatten(1), self.proj.bias)
 
 
 class Encoder(nn.Module):

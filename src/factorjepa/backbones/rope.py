@@ -77,7 +77,8 @@ class RotaryTables:
         key = (rows, columns, like.device, like.dtype)
         table = self._cache.get(key)
         if table is None or table.shape[1] < tubelets * rows * columns:
-            with torch.no_grad():
+            # A table first made under inference mode could not be used in training later.
+            with torch.inference_mode(False), torch.no_grad():
                 table = self._cache[key] = self._make(tubelets, rows, columns, like)
         return table[:, : tubelets * rows * columns]
 

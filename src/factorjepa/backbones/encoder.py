@@ -62,7 +62,7 @@ class Encoder(nn.Module):
             self.norms_block = nn.ModuleList(nn.LayerNorm(spec.dim, eps=NORM_EPS) for _ in spec.taps)
         else:
             self.norm = nn.LayerNorm(spec.dim, eps=NORM_EPS)
-        self.rotary = RotaryTables(spec.dim // spec.heads, spec.rope, spec.rope_reference)
+        self.rotary = RotaryTables(spec, spec.dim // spec.heads)
         initialise(self, self.blocks)
 
     def forward(self, video: Tensor, keep: Tensor | None = None, levels: bool = False) -> Tensor:

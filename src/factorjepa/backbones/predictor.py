@@ -47,7 +47,7 @@ class Predictor(nn.Module):
         self.predictor_proj = nn.Linear(width, spec.predictor_out_width)
         if spec.context_head:
             self.predictor_proj_context = nn.Linear(width, spec.predictor_out_width)
-        self.rotary = RotaryTables(width // spec.predictor_heads, spec.rope, spec.rope_reference)
+        self.rotary = RotaryTables(spec, width // spec.predictor_heads)
         initialise(self, self.predictor_blocks)
 
     def forward(

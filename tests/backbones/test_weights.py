@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from factorjepa.backbones import build, load
+from factorjepa.backbones.commands import weights_app
 from factorjepa.backbones.weights import CATALOGUE, Release, convert, fetch, release_of, verify
 from factorjepa.errors import BackboneError
 
@@ -178,6 +180,15 @@ def test_the_catalogue_names_every_released_architecture_over_https() -> None:
     assert release_of("vjepa2_1_vit_gigantic_384").file == "vjepa2_1_vitG_384.pt"
     with pytest.raises(BackboneError, match="nano"):
         release_of("nano")
+
+
+def test_the_fetch_command_says_where_the_file_is_and_that_it_was_trusted(server: Server, tmp_path: Path) -> None:
+    words = ["fetch", "vjepa2_vit_large", "--folder", str(tmp_path), "--url", server.url]
+    result = CliRunner().invoke(weights_app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert str(tmp_path / "vitl.pt") in result.output
+    assert "first download is trusted" in result.output
+    assert (tmp_path / "vitl.pt").read_bytes() == CONTENT
 
 
 def test_two_fetches_of_one_file_do_not_interleave(server: Server, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ V-JEPA's own batch sampler, for continual pretraining. All blocks are full-time 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -34,8 +35,8 @@ class BlockPolicy:
     aspect: tuple[float, float] = (0.75, 1.5)
 
     def kept(self, rows: int, columns: int) -> int:
-        """How many positions of a frame stay visible: what independent blocks would leave, and at least one."""
-        return max(1, round(rows * columns * (1.0 - self.scale) ** self.blocks))
+        """How many positions of a frame stay visible: what the blocks leave on average, and at least one."""
+        return _mean_visible(self, rows, columns)
 
     def block_size(self, rows: int, columns: int, aspect: NDArray[np.float64]) -> tuple[NDArray[np.int64], ...]:
         """(height, width) in tokens for each aspect ratio, no larger than the frame."""
@@ -75,7 +76,8 @@ def context_masks(
 
     Every clip keeps exactly k positions per frame (`kept`, or the policy's own number), so that batches are
     rectangular without cutting masks to the batch's minimum, which would tie a clip's mask to its neighbours. Blocks
-    decide which positions: those under fewest blocks stay, ties (and with them the exact count) by lot.
+    decide which positions: those under fewest blocks stay, ties (and with them the exact count) by lot. The policy's
+    own number is the mean that its blocks leave, so the lot changes little.
     """
     tubelets, rows, columns = grid
     k = policy.kept(rows, columns) if kept is None else kept
@@ -121,6 +123,25 @@ def released_masks(policy: BlockPolicy, batch: int, grid: Grid, random: np.rando
     context = order[:, : int(hidden_tokens.shape[1] - counts.max())]
     targets = np.argsort(~hidden_tokens, axis=1, kind="stable")[:, : int(counts.min())]
     return BatchMasks(torch.from_numpy(context.copy()), torch.from_numpy(targets.copy()))
+
+
+@functools.lru_cache
+def _mean_visible(policy: BlockPolicy, rows: int, columns: int) -> int:
+    """Expected number of positions under no block, exactly but for 64 steps of the aspect ratio."""
+    aspects = policy.aspect[0] + (np.arange(64) + 0.5) / 64 * (policy.aspect[1] - policy.aspect[0])
+    total = 0.0
+    for height, width in zip(*policy.block_size(rows, columns, aspects), strict=True):
+        covers = np.outer(_chance_inside(rows, int(height)), _chance_inside(columns, int(width)))
+        total += float(((1.0 - covers) ** policy.blocks).sum())
+    return max(1, round(total / len(aspects)))
+
+
+def _chance_inside(length: int, block: int) -> NDArray[np.float64]:
+    """For each place on a line, how likely a uniformly placed block lies over it."""
+    starts = np.arange(length - block + 1)[:, None]
+    place = np.arange(length)
+    chance: NDArray[np.float64] = ((place >= starts) & (place < starts + block)).mean(axis=0)
+    return chance
 
 
 def _draws(policy: BlockPolicy, replication: int, clip_id: str, positions: int) -> NDArray[np.float64]:

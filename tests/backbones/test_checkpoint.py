@@ -78,6 +78,12 @@ def test_safetensors_round_trip_keeps_weights_spec_and_origin(tmp_path: Path) ->
     assert "RANDOM weights (seed 4)" in loaded.origin
 
 
+def test_saved_weights_can_be_read_by_whoever_reads_other_files_here(tmp_path: Path) -> None:
+    save(build(TINY), tmp_path / "tiny.safetensors")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "tiny.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_20_files_lose_only_the_position_tables_that_rotary_models_never_read(tmp_path: Path) -> None:
     spec = TINY.replace(
         taps=(3,), rope="tiled", rope_reference=None, modalities=False, tap_norms=False, context_head=False

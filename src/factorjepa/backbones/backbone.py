@@ -16,7 +16,7 @@ from .spec import BackboneSpec, resolve
 class Backbone(nn.Module):
     """`encoder` and `predictor` of one `spec`; `origin` says where the weights come from, for logs and reports."""
 
-    def __init__(self, encoder: Encoder, predictor: Predictor, spec: BackboneSpec, origin: str) -> None:
+    def __init__(self, encoder: Encoder, predictor: Predictor, spec: BackboneSpec, origin: str = "unknown") -> None:
         super().__init__()
         self.encoder = encoder
         self.predictor = predictor

@@ -8,6 +8,7 @@ that shows which, and what the file most likely is.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import pickle
 import zipfile
@@ -85,8 +86,17 @@ def save(backbone: Backbone, path: Path | str) -> None:
         "origin": backbone.origin,
     }
     tensors = {key: tensor.detach().contiguous() for key, tensor in backbone.state_dict().items()}
-    with atomic_path(Path(path)) as temporary:
+    with atomic_path(Path(path)) as temporary, usual_permissions(temporary):
         save_file(tensors, temporary, metadata=metadata)
+
+
+@contextlib.contextmanager
+def usual_permissions(path: Path) -> Iterator[None]:
+    """safetensors makes files that only their owner can read; give them what any new file here would have."""
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
 
 
 def open_weights(path: Path, spec: BackboneSpec) -> WeightsFile:

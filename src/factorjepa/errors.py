@@ -27,3 +27,7 @@ class StorageError(FactorJEPAError):
 
 class WorldError(FactorJEPAError):
     """The simulator was asked for something it cannot do."""
+
+
+class BackboneError(FactorJEPAError):
+    """A backbone's sizes, weights file, tokens or masks are not what they must be."""

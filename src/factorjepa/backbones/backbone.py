@@ -1,0 +1,45 @@
+"""An encoder with its predictor, built from a spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..seeding import seed_of
+from .encoder import Encoder
+from .predictor import Predictor
+from .spec import BackboneSpec, resolve
+
+
+class Backbone(nn.Module):
+    """`encoder` and `predictor` of one `spec`; `origin` says where the weights come from, for logs and reports."""
+
+    def __init__(self, encoder: Encoder, predictor: Predictor, spec: BackboneSpec, origin: str = "unknown") -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.predictor = predictor
+        self.spec = spec
+        self.origin = origin
+
+
+def build(
+    arch: str | BackboneSpec, *, seed: int = 0, device: torch.device | str | None = None, **overrides: Any
+) -> Backbone:
+    """A backbone with random weights: the same weights for the same spec and seed, whatever ran before.
+
+    `arch` is a registered name or a spec; `overrides` are fields of the spec. `device="meta"` allocates nothing.
+
+    >>> build("nano", grid=(8, 8)).spec.pixels
+    (64, 64)
+    """
+    spec = resolve(arch, **overrides)
+    place = torch.device("cpu" if device is None else device)
+    if place.type == "meta":
+        with place:
+            return Backbone(Encoder(spec), Predictor(spec), spec, "no weights (meta device)")
+    with torch.random.fork_rng(devices=[]):  # the caller's generators are left alone
+        torch.manual_seed(seed_of("backbone", seed) % 2**63)
+        backbone = Backbone(Encoder(spec), Predictor(spec), spec, f"RANDOM weights (seed {seed})")
+    return backbone.to(place)

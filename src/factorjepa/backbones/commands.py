@@ -1,0 +1,216 @@
+"""Command line of the backbones: `weights list | fetch | verify | convert` and `features`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import TransferSpeedColumn as Speed
+
+from ..errors import BackboneError
+from .backbone import Backbone, build
+from .weights import CATALOGUE, convert, fetch, release_of, verify, weights_folder
+
+weights_app = typer.Typer(
+    name="weights",
+    help="Released V-JEPA weights: list, fetch (resumable), verify, convert to safetensors.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path | None, typer.Option(help="Where weights live (default: the cache folder)", show_default=False)]
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@weights_app.command("list")
+def list_weights(folder: Folder = None) -> None:
+    """Names, sizes and addresses of the released weights, and which are here.
+
+    Example: factorjepa weights list
+    """
+    where = folder or weights_folder()
+    typer.echo(f"{'name':<26}{'parameters':>10}  {'here':>9}  address")
+    for release in CATALOGUE.values():
+        parameters = sum(p.numel() for p in build(release.arch, device="meta").parameters())
+        path = where / release.file
+        here = f"{path.stat().st_size / 1e9:.1f} GB" if path.is_file() else "-"
+        typer.echo(f"{release.arch:<26}{f'{parameters / 1e6:.0f} M':>10}  {here:>9}  {release.url}")
+    typer.echo(
+        f"\nFolder: {where}\n"
+        "The publishers state neither file sizes nor checksums (files hold optimiser state too, and so are several "
+        "times the weights):\nthe first complete download is trusted and its SHA-256 recorded beside it."
+    )
+
+
+@weights_app.command("fetch")
+def fetch_weights(
+    name: Annotated[str, typer.Argument(help="A name from `factorjepa weights list`")],
+    folder: Folder = None,
+    url: Annotated[str | None, typer.Option(help="A mirror of the file")] = None,
+) -> None:
+    """Download released weights; run it again after a break to continue.
+
+    Example: factorjepa weights fetch vjepa2_1_vit_giant_384
+    """
+    release = release_of(name)
+    with _bytes_bar(release.file) as progress:
+        checked = fetch(release, folder or weights_folder(), url=url, progress=progress)
+    known = {
+        "catalogue": "agrees with the catalogue",
+        "record": "agrees with the one recorded at the first download",
+        "first use": "recorded beside it: nobody publishes one to compare with, so this first download is trusted",
+    }[checked.trust]
+    typer.echo(f"{checked.path}\nSHA-256 {checked.sha256}: {known}")
+
+
+@weights_app.command("verify")
+def verify_weights(path: Annotated[Path, typer.Argument(help="A weights file")]) -> None:
+    """Compare a file with its known or recorded SHA-256; exit code 1 when it differs.
+
+    Example: factorjepa weights verify vjepa2_1_vitg_384.pt
+    """
+    checked = verify(path)
+    if not checked.ok:
+        typer.echo(f"{path}: SHA-256 {checked.sha256} DIFFERS from the {checked.trust}: damaged or changed", err=True)
+        raise typer.Exit(1)
+    verdict = "recorded now, for later checks" if checked.trust == "first use" else f"agrees with the {checked.trust}"
+    typer.echo(f"{path}: SHA-256 {checked.sha256}: {verdict}")
+
+
+@weights_app.command("convert")
+def convert_weights(
+    source: Annotated[Path, typer.Argument(help="An official .pt file")],
+    out: Annotated[Path | None, typer.Option(help="The safetensors file (default: beside it)")] = None,
+    arch: Annotated[str | None, typer.Option(help="Its architecture (default: by file name)")] = None,
+) -> None:
+    """Rewrite an official file as safetensors: averaged encoder and predictor, without the optimiser.
+
+    Example: factorjepa weights convert vjepa2_1_vitg_384.pt
+    """
+    target = out or source.with_suffix(".safetensors")
+    if target.exists():
+        raise BackboneError(f"{target}: exists already; delete it or choose another --out")
+    origin = convert(source, arch or _arch_of_file(source), target)
+    typer.echo(f"{target}: {target.stat().st_size / 1e9:.2f} GB, from {origin}")
+
+
+def features(
+    video: Annotated[Path, typer.Argument(help="Any video file")],
+    arch: Annotated[
+        str | None,
+        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: the file's, or nano)"),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: random)")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Features file: .safetensors or .npz")] = Path("features.safetensors"),
+    fps: Annotated[float, typer.Option(help="Frames per second to sample; V-JEPA and the paper use 4")] = 4.0,
+    start: Annotated[float, typer.Option(help="Seconds to skip")] = 0.0,
+    seconds: Annotated[float | None, typer.Option(help="Seconds to encode (default: all)")] = None,
+    released: Annotated[
+        bool, typer.Option("--released-resize", help="Resize and crop as V-JEPA's own evaluation does")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files")] = False,
+) -> None:
+    """Patch features of a video to a file, with a PCA picture (.pca.png) and film (.pca.mp4) beside it.
+
+    Example: factorjepa features street.mp4 --arch vjepa2_1_vit_giant_384 --weights vjepa2_1_vitg_384.pt
+
+    Example: factorjepa features street.mp4 --seconds 20 --out street.npz
+    """
+    import torch
+
+    from .features import principal_colours, video_features, write_features, write_pictures
+
+    picture, film = out.with_suffix(".pca.png"), out.with_suffix(".pca.mp4")
+    if not overwrite and (existing := next((path for path in (out, picture, film) if path.exists()), None)):
+        raise BackboneError(f"{existing}: exists already; choose another --out or pass --overwrite")
+    if out.suffix not in (".safetensors", ".npz"):
+        raise BackboneError(f"{out}: features are written as .safetensors or .npz")
+    backbone = _loaded(arch, weights)
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    with _count_bar(f"encoding {video.name}") as progress:
+        found = video_features(
+            video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,
+            resize="released" if released else "protocol",
+        )  # fmt: skip
+    write_features(found, out)
+    write_pictures(found, principal_colours(found.tokens), picture, film, fps)
+    typer.echo(f"weights: {backbone.origin}")
+    shape = " x ".join(map(str, found.tokens.shape))
+    typer.echo(f"{out}: {shape} (tubelets x rows x columns x width), fp16\n{picture}\n{film}")
+
+
+def _loaded(arch: str | None, weights: Path | None) -> Backbone:
+    """The backbone to use; only `nano` may go without weights, and then says so."""
+    from .checkpoint import load, spec_of
+
+    if weights is None and arch in CATALOGUE:
+        weights = weights_folder() / CATALOGUE[arch].file
+        if not weights.is_file():
+            raise BackboneError(
+                f"no weights for {arch}: pass --weights FILE, or fetch them with `factorjepa weights fetch {arch}`"
+            )
+    if weights is not None:
+        return load(weights, arch or spec_of(weights) or _arch_of_file(weights))
+    backbone = build(arch or "nano")
+    Console(stderr=True).print(
+        f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, and "
+        "mean nothing else. Pass --weights FILE for trained ones."
+    )
+    return backbone
+
+
+def _arch_of_file(path: Path) -> str:
+    for release in CATALOGUE.values():
+        if release.file == path.name:
+            return release.arch
+    raise BackboneError(f"{path}: not the name of a released file; say what it is with --arch")
+
+
+@contextlib.contextmanager
+def _bytes_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Progress in bytes: a bar on a terminal, a line now and then elsewhere."""
+    if not sys.stderr.isatty():
+        yield _lines(title, lambda done, total: f"{done / 1e6:.0f} MB of {f'{total / 1e6:.0f} MB' if total else '?'}")
+        return
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _count_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Progress in frames, likewise."""
+    if not sys.stderr.isatty():
+        yield _lines(title, lambda done, total: f"{done} of {total} frames")
+        return
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _lines(title: str, text: Callable[[int, int | None], str]) -> Callable[[int, int | None], None]:
+    started = said = time.monotonic()
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said < _SECONDS_BETWEEN_LINES and done != total:
+            return
+        said = now
+        rate = done / max(now - started, 1e-9)
+        left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
+        typer.echo(f"{title}: {text(done, total)}{left}", err=True)
+
+    return report

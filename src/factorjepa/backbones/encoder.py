@@ -1,0 +1,133 @@
+"""The V-JEPA encoder: video or image to tokens, any subset of them, one level or all tapped levels.
+
+Shapes: B batch, T frames, N tokens in time-major raster order, n kept tokens, D width, L tapped levels.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import BackboneError
+from .blocks import NORM_EPS, Block, initialise, run_block
+from .rope import RotaryTables
+from .spec import BackboneSpec
+
+
+class Tokeniser(nn.Module):
+    """Non-overlapping tubelets of pixels to tokens.
+
+    The weights are named and shaped as a 3-D convolution's, as released; since tubelets do not overlap it is one matrix
+    product, and is computed as that: 3-D convolutions in bf16 are slow in several cuDNN versions.
+    """
+
+    def __init__(self, dim: int, patch: int, tubelet: int) -> None:
+        super().__init__()
+        self.size = (tubelet, patch, patch)
+        self.proj = nn.Conv3d(3, dim, kernel_size=self.size, stride=self.size)
+
+    def forward(self, video: Tensor) -> Tensor:
+        tubelet, patch, _ = self.size
+        batch, channels, frames, height, width = video.shape
+        pixels = video.reshape(
+            batch, channels, frames // tubelet, tubelet, height // patch, patch, width // patch, patch
+        )
+        pixels = pixels.permute(0, 2, 4, 6, 1, 3, 5, 7).flatten(4).flatten(1, 3)
+        return F.linear(pixels, self.proj.weight.flatten(1), self.proj.bias)
+
+
+class Encoder(nn.Module):
+    """`encoder(video[B,3,T,H,W], keep=None | Long[B,n], levels=False) -> [B,n,D] | [B,n,L*D]`.
+
+    `keep` selects tokens before the first block, so hidden tokens are never seen. A one-frame input is an image.
+    `recompute = True` trades compute for memory in the backward pass. After `freeze(k)` the tokeniser and the first k
+    blocks run without autograd.
+    """
+
+    def __init__(self, spec: BackboneSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.recompute = False
+        self.frozen_blocks = 0
+        self.patch_embed = Tokeniser(spec.dim, spec.patch, spec.tubelet)
+        if spec.modalities:
+            self.patch_embed_img = Tokeniser(spec.dim, spec.patch, 1)
+            self.img_mod_embed = nn.Parameter(torch.zeros(1, 1, spec.dim))
+            self.video_mod_embed = nn.Parameter(torch.zeros(1, 1, spec.dim))
+        self.blocks = nn.ModuleList(Block(spec.dim, spec.heads, spec.mlp_hidden) for _ in range(spec.depth))
+        if spec.tap_norms:
+            self.norms_block = nn.ModuleList(nn.LayerNorm(spec.dim, eps=NORM_EPS) for _ in spec.taps)
+        else:
+            self.norm = nn.LayerNorm(spec.dim, eps=NORM_EPS)
+        self.rotary = RotaryTables(spec, spec.dim // spec.heads)
+        initialise(self, self.blocks)
+
+    def forward(self, video: Tensor, keep: Tensor | None = None, levels: bool = False) -> Tensor:
+        tubelets, rows, columns = self.grid_of(video)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_blocks == 0):
+            x = self._tokens(video)
+            if keep is not None:
+                x = gather_tokens(x, keep)
+        rotary = self.rotary(tubelets, rows, columns, like=x, index=keep)
+        taps = self.spec.taps if levels else self.spec.taps[-1:]
+        outputs = []
+        for number, block in enumerate(self.blocks):
+            frozen = number < self.frozen_blocks
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+                x = run_block(block, x, rotary, self.recompute and not frozen)
+            if number in taps:
+                outputs.append(self._norm_of(number)(x))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+
+    def grid_of(self, video: Tensor) -> tuple[int, int, int]:
+        """(tubelets, rows, columns) of a video, or an error that says which side does not divide."""
+        spec = self.spec
+        if video.dim() != 5 or video.shape[1] != 3:
+            raise BackboneError(f"encoder: expected a video [B, 3, T, H, W], got {list(video.shape)}")
+        frames, height, width = video.shape[2:]
+        if height % spec.patch or width % spec.patch:
+            raise BackboneError(
+                f"encoder: {height}x{width} pixels are not whole patches of {spec.patch}; resize or crop the video"
+            )
+        if frames > 1 and frames % spec.tubelet:
+            raise BackboneError(
+                f"encoder: {frames} frames are not whole tubelets of {spec.tubelet} (one frame is taken as an image)"
+            )
+        return max(1, frames // spec.tubelet), height // spec.patch, width // spec.patch
+
+    def freeze(self, blocks: int) -> None:
+        """Freeze the tokeniser and the first `blocks` blocks (0: everything trains), with the norms of their taps."""
+        if not 0 <= blocks <= self.spec.depth:
+            raise BackboneError(f"encoder has {self.spec.depth} blocks: cannot freeze {blocks} of them")
+        self.frozen_blocks = blocks
+        self.requires_grad_(True)
+        if blocks == 0:
+            return
+        for name, parameter in self.named_parameters():
+            if not name.startswith(("blocks.", "norms_block.", "norm.")):
+                parameter.requires_grad_(False)
+        for number, block in enumerate(self.blocks):
+            if number < blocks:
+                block.requires_grad_(False)
+        for tap in self.spec.taps:
+            if tap < blocks:
+                self._norm_of(tap).requires_grad_(False)
+
+    def _tokens(self, video: Tensor) -> Tensor:
+        if video.shape[2] > 1:
+            x = self.patch_embed(video)
+            return x + self.video_mod_embed if self.spec.modalities else cast(Tensor, x)
+        if self.spec.modalities:
+            return cast(Tensor, self.patch_embed_img(video) + self.img_mod_embed)
+        return cast(Tensor, self.patch_embed(video.expand(-1, -1, self.spec.tubelet, -1, -1)))  # 2.0: a still video
+
+    def _norm_of(self, tap: int) -> nn.Module:
+        return self.norms_block[self.spec.taps.index(tap)] if self.spec.tap_norms else self.norm
+
+
+def gather_tokens(x_BND: Tensor, index: Tensor) -> Tensor:
+    """Rows `index [B, n]` of each clip's tokens, `[B, n, D]`."""
+    return x_BND.gather(1, index.unsqueeze(-1).expand(-1, -1, x_BND.shape[-1]))

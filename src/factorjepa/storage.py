@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from .errors import StorageError
 
 PARTIAL = ".partial"
+_LOCK = ".writer.lock"
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -73,6 +75,23 @@ def inside(folder: Path, relative: str) -> Path:
     if Path(relative).is_absolute() or not candidate.is_relative_to(root):
         raise StorageError(f"path {relative!r} leaves its folder {folder}: only paths inside the folder are allowed")
     return candidate
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path, doing: str) -> Iterator[None]:
+    """Hold the folder's lock, which the system releases when the process dies however it dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error(folder, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StorageError(f"{folder}: another process is {doing} into it; wait for it or choose another folder") from None
+    finally:
+        os.close(lock)
 
 
 def _fsync_folder(folder: Path) -> None:

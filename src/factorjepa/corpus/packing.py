@@ -7,11 +7,8 @@ manifest is written last: a folder that has one is finished.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
@@ -19,12 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import CorpusError
-from ..storage import atomic_path, inside, remove_partials, storage_error, write_text
+from ..storage import atomic_path, inside, only_writer, remove_partials, write_text
 from .manifest import MANIFEST, Clip, Manifest
 from .shards import SHARDS, SIDECARS, add_member, index_of, member_key, shard_name, sidecar_path
 
 _PLAN = "pack.json"
-_LOCK = ".pack.lock"
 _NOTES = (".yaml", ".yml", ".json", ".md", ".txt")  # what describes a corpus beside its manifest moves along
 
 
@@ -57,7 +53,7 @@ def pack(
     manifest = Manifest.read(folder)
     packed = Manifest(replace(clip, path=f"{member_key(clip.path)}{Path(clip.path).suffix}") for clip in manifest)
     shards = list(_fill(_members(folder, manifest, packed), shard_bytes))
-    with _only_writer(out):
+    with only_writer(out, "packing"):
         _claim(out, folder, shards, shard_bytes)
         remove_partials(out)
         done = 0
@@ -150,25 +146,3 @@ def _notes(folder: Path) -> list[Path]:
         for entry in folder.iterdir()
         if entry.is_file() and entry.suffix in _NOTES and not entry.name.startswith(".") and entry.name != _PLAN
     )
-
-
-@contextlib.contextmanager
-def _only_writer(out: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the system releases when the process dies however it dies."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error(out, error) from error
-    try:
-        _take(lock, out)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _take(lock: int, out: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CorpusError(f"{out}: another process is packing into it; wait for it or choose another folder") from None

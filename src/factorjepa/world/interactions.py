@@ -20,8 +20,8 @@ HORIZON = 1.0  # s after which effects are measured
 ANCHOR_EVERY = 1.0  # s between anchors
 KINDS_OF_INTERACTION = ("following", "yielding", "avoidance", "jostling", "walking together", "indirect")
 
-_AFFECTED_WITHIN = 11.0  # m around j in which agents are run again
-_NOTICED_WITHIN = 27.0  # m around j that those can notice
+_AFFECTED_WITHIN = 9.0  # m around j in which agents are run again
+_NOTICED_WITHIN = 21.0  # m around j that those can notice
 _STEPS = round(HORIZON * RATE)
 
 

@@ -41,6 +41,7 @@ class Seen:
     corner: tuple[int, int]
     amodal: NDArray[np.bool_]
     depth: float
+    x: float  # along the unrolled ring
 
 
 @dataclass(frozen=True)
@@ -310,8 +311,8 @@ class Renderer:
             ids[area][solid] = 0
             assert back.layout is not None
             back.layout[area][solid] = OBSTACLE
-        elif solid.any():
-            seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k])))
+        elif cv2.countNonZero(solid.view(np.uint8)):
+            seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k]), float(bodies.points[k, 0])))
             ids[area][solid] = len(seen)
 
     def _rain(self, canvas: Image, time: float) -> None:

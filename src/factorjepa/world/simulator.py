@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,6 +37,7 @@ CLIPS_PER_SOURCE = 5
 LAP = 1000  # agent ids: entity row plus LAP for every time it left the ring at one end and came in at the other
 
 Frame = NDArray[np.uint8]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     first_lap: dict[int, int] = {}
     index_of: dict[int, int] = {}
     rows: list[tuple[int, int, int]] = []  # frame, agent index, entity row
-    boxes, visible, amodal, depth, runs, counts = [], [], [], [], [], []
+    boxes, visible, amodal, depth, shown, runs, counts = [], [], [], [], [], [], []
     instance_runs, instance_values, layout_runs, layout_values = [], [], [], []
     for number, truth in enumerate(truths):
         seen_pixels = np.bincount(truth.instances.ravel(), minlength=len(truth.seen) + 1)
@@ -279,15 +281,16 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
             agent_id = seen.row + LAP * abs(seen.lap - first_lap.setdefault(seen.row, seen.lap))
             agent = index_of.setdefault(agent_id, len(index_of))
             to_agent[k + 1] = agent + 1
-            across, down = np.flatnonzero(seen.amodal.any(axis=0)), np.flatnonzero(seen.amodal.any(axis=1))
-            crop = seen.amodal[down[0] : down[-1] + 1, across[0] : across[-1] + 1]
-            top, left = seen.corner[0] + int(down[0]), seen.corner[1] + int(across[0])
+            across, down, width, height = cv2.boundingRect(seen.amodal.view(np.uint8))
+            crop = seen.amodal[down : down + height, across : across + width]
+            top, left = seen.corner[0] + down, seen.corner[1] + across
             crops.append(crop)
             rows.append((number, agent, seen.row))
             boxes.append((left, top, left + crop.shape[1], top + crop.shape[0]))
             visible.append(int(seen_pixels[k + 1]))
-            amodal.append(int(crop.sum()))
+            amodal.append(cv2.countNonZero(crop.view(np.uint8)))
             depth.append(seen.depth)
+            shown.append(seen.x)
         mask_runs, mask_counts = encode_masks(crops)
         runs.append(mask_runs)
         counts.append(mask_counts)
@@ -304,8 +307,12 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     step = frame / fps * RATE
     low = np.minimum(step.astype(int), len(clip.trajectory) - 2)
     share = step - low
-    motion = {name: getattr(clip.trajectory, name) for name in ("x", "y", "vx", "vy")}
+    motion = {name: getattr(clip.trajectory, name) for name in ("y", "vx", "vy")}
     at = {name: values[low, entity] * (1 - share) + values[low + 1, entity] * share for name, values in motion.items()}
+    focal = clip.camera.focal * size
+    where = np.stack([np.array(shown, dtype=np.float64).reshape(-1), at["y"]], axis=1)
+    speed = np.stack([at["vx"], at["vy"]], axis=1)
+    image_velocity, camera_velocity = _image_velocities(truths, focal, fps, frame, where, speed)
     ids = np.array(list(index_of), dtype=np.int32)
     kinds = clip.population.kind[ids % LAP]
     interactions, alone = _interactions(clip, index_of)
@@ -314,7 +321,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
         size=size,
         fps=fps,
         frames=len(truths),
-        focal=clip.camera.focal * size,
+        focal=focal,
         attributes=clip.attributes(),
         agent_ids=ids,
         agent_kinds=np.array([KIND_NAMES[k] for k in kinds], dtype=np.str_),
@@ -328,9 +335,10 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
         amodal_pixels=np.array(amodal, np.int32),
         truncated=(box[:, 0] <= 0) | (box[:, 1] <= 0) | (box[:, 2] >= size) | (box[:, 3] >= size),
         depth=np.array(depth, np.float32),
-        position=np.stack([at["x"], at["y"]], axis=1).astype(np.float32),
-        velocity=np.stack([at["vx"], at["vy"]], axis=1).astype(np.float32),
-        image_velocity=_image_velocity(clip, frame, at),
+        position=where.astype(np.float32),
+        velocity=speed.astype(np.float32),
+        image_velocity=image_velocity,
+        camera_velocity=camera_velocity,
         amodal_runs=np.concatenate(runs) if runs else np.empty(0, np.uint32),
         amodal_offsets=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
         instance_runs=np.concatenate(instance_runs),
@@ -369,15 +377,20 @@ def _in_view(clip: SimulatedClip) -> NDArray[np.bool_]:
     return result
 
 
-def _image_velocity(clip: SimulatedClip, frame: NDArray[np.int32], at: dict[str, NDArray[np.float64]]) -> NDArray[np.float32]:
-    """px/s at which each body's ground point moves through the frame."""
-    size, fps = clip.settings.size, clip.settings.fps
-    velocity = np.zeros((frame.size, 2), np.float32)
-    for number in np.unique(frame):
-        rows = np.flatnonzero(frame == number)
-        now, then = (clip.camera.pose((number + k) / fps * RATE, size) for k in (0, 1))
-        x = clip.scene.backdrop.unrolled(at["x"][rows], now)
-        here = np.stack([x, at["y"][rows], np.zeros(rows.size)], axis=1)
-        there = here + np.stack([at["vx"][rows], at["vy"][rows], np.zeros(rows.size)], axis=1) / fps
-        velocity[rows] = (then.project(there)[0] - now.project(here)[0]) * fps
-    return velocity
+def _image_velocities(
+    truths: list[Truth], focal: float, fps: float, frame: NDArray[np.int32], point: Floats, velocity: Floats
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """px/s at which points on the ground move through the frame, and would if they stood still."""
+    eyes, axes = np.stack([truth.position for truth in truths]), np.stack([truth.axes for truth in truths])
+    last = len(truths) - 1
+    after = np.minimum(frame + 1, last)
+    before = after - 1 if last > 0 else after
+    here = np.concatenate([point, np.zeros((len(point), 1))], axis=1)
+    ahead = here + np.concatenate([velocity, np.zeros((len(point), 1))], axis=1) / fps
+
+    def project(world: Floats, at: NDArray[np.int32]) -> Floats:
+        seen = np.einsum("oc,ojc->oj", world - eyes[at], axes[at])
+        return np.asarray(seen[:, :2] * (focal / np.maximum(seen[:, 2:], 0.1)))
+
+    now = project(here, before)
+    return ((project(ahead, after) - now) * fps).astype(np.float32), ((project(here, after) - now) * fps).astype(np.float32)

@@ -33,7 +33,8 @@ def encode_runs(flat: NDArray[np.generic]) -> tuple[NDArray[np.uint32], NDArray[
 
 def encode_masks(masks: list[NDArray[np.bool_]]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Run lengths of several masks after one another, and how many runs each has. The first run is background."""
-    flat = np.concatenate([np.concatenate([[False], mask.ravel()]) for mask in masks]) if masks else np.empty(0, bool)
+    start = np.zeros(1, bool)
+    flat = np.concatenate([part for mask in masks for part in (start, mask.ravel())]) if masks else np.empty(0, bool)
     sizes = np.array([mask.size + 1 for mask in masks], dtype=np.int64)
     begins = np.cumsum(sizes) - sizes
     change = np.zeros(flat.size, dtype=bool)
@@ -74,7 +75,8 @@ class ClipTruth:
     depth: NDArray[np.float32]  # [O] m
     position: NDArray[np.float32]  # [O, 2] world, m
     velocity: NDArray[np.float32]  # [O, 2] world, m/s
-    image_velocity: NDArray[np.float32]  # [O, 2] px/s, camera motion included
+    image_velocity: NDArray[np.float32]  # [O, 2] px/s of the point where it stands, camera motion included
+    camera_velocity: NDArray[np.float32]  # [O, 2] px/s that the same point would show if it did not move
     amodal_runs: NDArray[np.uint32]
     amodal_offsets: NDArray[np.int64]  # [O + 1]
     instance_runs: NDArray[np.uint32]

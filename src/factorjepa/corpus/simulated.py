@@ -1,0 +1,164 @@
+"""A simulated corpus on disk: clips as H.264 files with ground truth beside them, and a manifest.
+
+The work is planned before it starts: sources get their split, then clips are made source by source in worker processes.
+A clip's video is written last, so a clip whose video exists is complete. Run the same command again after an
+interruption and it goes on where it stopped; the result is the same bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from .. import __version__
+from ..config import Settings, dump
+from ..errors import CorpusError
+from ..seeding import stream
+from ..storage import only_writer, remove_partials, write_atomic, write_text
+from ..video import write_video
+from ..world import WorldSettings, clips
+from ..world.measures import measure
+from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec
+from .manifest import MANIFEST, Clip, Manifest
+from .shards import TRUTH, sidecar_path
+from .splits import Source, Split, assign_splits
+
+PLAN = "simulation.yaml"
+ROW = ".json"
+
+
+class SimulationPlan(Settings):
+    """Everything that determines the corpus, kept beside it."""
+
+    version: str = __version__
+    seed: int = Field(default=0, ge=0)
+    clips: int = Field(default=200, ge=1)
+    audit_cities: tuple[str, ...] = ()
+    world: WorldSettings = WorldSettings()
+
+
+def choose_audit_cities(settings: WorldSettings, seed: int) -> tuple[str, ...]:
+    """A fifth of the cities, none when there are fewer than four: those are seen in no other split."""
+    count = len(settings.cities) // 5 if len(settings.cities) >= 5 else int(len(settings.cities) == 4)
+    order = stream(seed, "audit").permutation(len(settings.cities))
+    return tuple(sorted(settings.cities[k] for k in order[:count]))
+
+
+def simulate_corpus(
+    out: Path, plan: SimulationPlan, workers: int | None = None, progress: Callable[[int, int], object] | None = None
+) -> Manifest:
+    """Make the corpus of `plan` in `out`, or finish it. `progress(done, total)` counts clips."""
+    out = Path(out)
+    with only_writer(out, "simulating"):
+        _claim(out, plan)
+        remove_partials(out)
+        specs = [clip_spec(plan.world, plan.seed, index) for index in range(plan.clips)]
+        splits = _splits(plan, specs)
+        jobs = [
+            [spec.index for spec in specs[start : start + CLIPS_PER_SOURCE]]
+            for start in range(0, plan.clips, CLIPS_PER_SOURCE)
+        ]
+        rows: list[Clip] = []
+        make = functools.partial(_make_source, out, plan.world.model_dump(), plan.seed)
+        for indices, made in zip(jobs, _run(make, jobs, workers), strict=True):
+            for index, attributes in zip(indices, made, strict=True):
+                rows.append(_row(specs[index], plan.world, splits[specs[index].source.source], attributes))
+            if progress is not None:
+                progress(len(rows), plan.clips)
+        manifest = Manifest(rows)
+        manifest.write(out)
+    return manifest
+
+
+def clip_path(spec: ClipSpec) -> str:
+    """Where a clip lies in the corpus folder. The name has no dot: archives split names there."""
+    return f"clips/{spec.source.source}/{spec.shot}-0.mp4"
+
+
+def _claim(out: Path, plan: SimulationPlan) -> None:
+    """Record the plan in an empty folder, or make sure that the folder holds a part of this very plan."""
+    path, text = out / PLAN, dump(plan)
+    if path.exists():
+        if path.read_text(encoding="utf-8") != text:
+            raise CorpusError(
+                f"{out}: holds a simulation with other settings (see {path.name}); choose an empty folder, or repeat "
+                "its settings to finish it"
+            )
+    elif any(not entry.name.startswith(".") for entry in out.iterdir()):
+        raise CorpusError(f"{out}: is not empty and was not begun by simulate; choose an empty folder")
+    else:
+        write_text(path, text)
+    (out / MANIFEST).unlink(missing_ok=True)  # the manifest comes last: a folder that has one is complete
+
+
+def _splits(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
+    sources = {spec.source.source: spec.source for spec in specs}
+    named = [Source(s.source, s.city, s.capture_mode) for s in sources.values()]
+    return assign_splits(named, plan.seed, audit_cities=plan.audit_cities)
+
+
+def _run(
+    make: Callable[[list[int]], list[dict[str, Any]]], jobs: list[list[int]], workers: int | None
+) -> Iterator[list[dict[str, Any]]]:
+    count = min(len(jobs), workers if workers is not None else os.cpu_count() or 1)
+    if count <= 1:
+        yield from map(make, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(count) as pool:
+        yield from pool.imap(make, jobs)
+
+
+def _make_source(out: Path, world: dict[str, Any], seed: int, indices: list[int]) -> list[dict[str, Any]]:
+    """Make the missing clips of one source; return the attributes of all of them."""
+    settings = WorldSettings.model_validate(world)
+    paths = {index: clip_path(clip_spec(settings, seed, index)) for index in indices}
+    missing = [index for index in indices if not (out / paths[index]).exists()]
+    if missing:
+        for clip in clips(settings, seed, missing):
+            _write_clip(out, paths[clip.spec.index], clip)
+    return [json.loads((out / sidecar_path(paths[index], ROW)).read_text(encoding="utf-8")) for index in indices]
+
+
+def _write_clip(out: Path, path: str, clip: SimulatedClip) -> None:
+    def frames() -> Iterator[NDArray[np.uint8]]:
+        truths = []
+        for frame, truth in clip.frames_with_truth():
+            truths.append(truth)
+            yield frame
+        # Everything else is written before the encoder closes the video and gives it its name.
+        annotated = clip.annotate(truths)
+        write_atomic(out / sidecar_path(path, TRUTH), lambda temporary: temporary.write_bytes(annotated.to_bytes()))
+        measures = {name: round(value, 5) for name, value in dataclasses.asdict(measure(annotated)).items()}
+        write_text(out / sidecar_path(path, ROW), json.dumps(clip.attributes() | measures))
+
+    write_video(out / path, frames(), clip.settings.fps)
+
+
+def _row(spec: ClipSpec, world: WorldSettings, split: Split, attributes: dict[str, Any]) -> Clip:
+    source = spec.source
+    return Clip(
+        clip_id=spec.clip_id,
+        city=source.city,
+        session=source.session,
+        source=source.source,
+        shot=spec.shot,
+        capture_mode=source.capture_mode,
+        t_start=spec.t_start,
+        t_end=spec.t_end,
+        fps=world.fps,
+        width=world.size,
+        height=world.size,
+        path=clip_path(spec),
+        split=split,
+        attributes=attributes,
+    )

@@ -8,6 +8,7 @@ The same pass gives the layout map and the depth of the empty street.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -217,14 +218,13 @@ class Backdrop:
 
     def _sky_map(self, pose: Pose, size: int, rows: int) -> tuple[Singles, Singles]:
         """Atlas coordinates of the sky in the upper rows: two panorama pixels per degree, horizon at row 90."""
-        yaw = float(np.arctan2(pose.axes[2, 1], pose.axes[2, 0]))
-        pitch = float(np.arcsin(np.clip(-pose.axes[2, 2], -1, 1)))
-        roll = float(np.arctan2(-pose.axes[0, 2], -pose.axes[1, 2]))
-        per_pixel = np.float32(2 * 57.29578 / pose.focal)
-        steps = (np.arange(size, dtype=np.float32) - np.float32(size / 2)) * per_pixel
-        c, s = np.float32(np.cos(roll)), np.float32(np.sin(roll))
-        u0 = np.float32(self.sky.left + 540.0 - ((yaw * 57.29578 + 180.0) % 360.0 - 180.0) * 2)
-        v0 = np.float32(self.sky.top + 90.0 + pitch * 57.29578 * 2)
+        (_, _, right_up), (_, _, down_up), (fx, fy, fz) = pose.axes.tolist()
+        yaw, pitch = math.degrees(math.atan2(fy, fx)), math.degrees(math.asin(min(max(-fz, -1.0), 1.0)))
+        roll = math.atan2(-right_up, -down_up)
+        steps = (np.arange(size, dtype=np.float32) - np.float32(size / 2)) * np.float32(math.degrees(2 / pose.focal))
+        c, s = np.float32(math.cos(roll)), np.float32(math.sin(roll))
+        u0 = np.float32(self.sky.left + 540.0 - ((yaw + 180.0) % 360.0 - 180.0) * 2)
+        v0 = np.float32(self.sky.top + 90.0 + pitch * 2)
         down = steps[:rows, None]
         return (u0 + c * steps)[None, :] - s * down, (v0 + s * steps)[None, :] + c * down
 
@@ -281,11 +281,10 @@ class _Tile:
 
 def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
     """Rows below which no sky, and above which no ground can be seen."""
-    right, down, forward = pose.axes[:, 2]  # how much each camera axis points up
-    reach = size / 2 / pose.focal * abs(right)
-    level = [pose.centre - pose.focal * (forward + tilt) / min(down, -1e-6) for tilt in (-reach, reach)]
-    # Above the ground's horizon there is sky between the houses; far below it, only where no house ends the ground.
-    return int(np.clip(np.ceil(max(level)) + 2, 0, size)), int(np.clip(np.floor(min(level)) - 2, 0, size))
+    right, down, forward = pose.axes[:, 2].tolist()  # how much each camera axis points up
+    reach, steep = size / 2 / pose.focal * abs(right), min(down, -1e-6)
+    high, low = (pose.centre - pose.focal * (forward + tilt) / steep for tilt in (-reach, reach))
+    return min(max(math.ceil(max(high, low)) + 2, 0), size), min(max(math.floor(min(high, low)) - 2, 0), size)
 
 
 def _choose(values: Singles, others: Singles, where: NDArray[np.bool_]) -> None:

@@ -5,6 +5,7 @@ World axes: x along the street, y to the left, z up. Image axes: u to the right,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,12 +82,13 @@ class CameraPath:
         low = min(int(position), len(self.position) - 1)
         high, share = min(low + 1, len(self.position) - 1), position - int(position)
         where = self.position[low] * (1 - share) + self.position[high] * share
-        yaw, pitch, roll = self.angles[low] * (1 - share) + self.angles[high] * share
-        forward = np.array([np.cos(yaw) * np.cos(pitch), np.sin(yaw) * np.cos(pitch), -np.sin(pitch)])
-        right = np.array([np.sin(yaw), -np.cos(yaw), 0.0])
-        down = np.cross(forward, right)
-        c, s = np.cos(roll), np.sin(roll)
-        return Pose(where, np.stack([c * right + s * down, c * down - s * right, forward]), self.focal * size, size / 2)
+        yaw, pitch, roll = (self.angles[low] * (1 - share) + self.angles[high] * share).tolist()
+        cy, sy, cp, sp, cr, sr = (f(a) for a in (yaw, pitch, roll) for f in (math.cos, math.sin))
+        right, down = (sy, -cy, 0.0), (-cy * sp, -sy * sp, -cp)
+        rolled_right = [cr * r + sr * d for r, d in zip(right, down, strict=True)]
+        rolled_down = [cr * d - sr * r for r, d in zip(right, down, strict=True)]
+        axes = np.array([rolled_right, rolled_down, [cy * cp, sy * cp, -sp]])
+        return Pose(where, axes, self.focal * size, size / 2)
 
 
 def carry(

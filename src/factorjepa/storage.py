@@ -89,7 +89,9 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise StorageError(f"{folder}: another process is {doing} into it; wait for it or choose another folder") from None
+        raise StorageError(
+            f"{folder}: another process is {doing} into it; wait for it or choose another folder"
+        ) from None
     finally:
         os.close(lock)
 

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from factorjepa.backbones import build, load, save
-from factorjepa.backbones.commands import features, weights_app
 from factorjepa.backbones.features import principal_colours, sample_times, video_features
 from factorjepa.backbones.preprocess import preprocess
 from factorjepa.errors import BackboneError, VideoError
+from factorjepa.verbs.model import features, weights_app
 from factorjepa.video import probe, read_frames, write_video
 
 from .conftest import TINY

@@ -13,9 +13,9 @@ import torch
 from typer.testing import CliRunner
 
 from factorjepa.backbones import build, load
-from factorjepa.backbones.commands import weights_app
 from factorjepa.backbones.weights import CATALOGUE, Release, convert, fetch, release_of, verify
 from factorjepa.errors import BackboneError
+from factorjepa.verbs.model import weights_app
 
 from .conftest import TINY
 

@@ -7,6 +7,7 @@ floats or booleans, null where a clip does not have one.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -111,6 +112,14 @@ class Manifest(Sequence[Clip]):
         table = self._table()
         write_atomic(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
         return path
+
+    def clip(self, clip_id: str) -> Clip:
+        """The clip with this id."""
+        for clip in self._clips:
+            if clip.clip_id == clip_id:
+                return clip
+        near = difflib.get_close_matches(clip_id, (clip.clip_id for clip in self._clips), n=3, cutoff=0.3)
+        raise CorpusError(f"there is no clip {clip_id!r}" + (f"; the nearest are {', '.join(near)}" if near else ""))
 
     def select(
         self,

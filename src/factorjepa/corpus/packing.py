@@ -7,6 +7,7 @@ manifest is written last: a folder that has one is finished.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil

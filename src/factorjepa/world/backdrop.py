@@ -1,27 +1,28 @@
 """The static part of a frame, by casting one ray per pixel.
 
-Between its house fronts a street is a simple solid: the ground, two upright planes with a roof line, and the two walls of
-a crossing street behind a gap. Each ray finds its surface by a few divisions; all painted surfaces lie in one atlas,
-each as a chain of ever smaller copies, so that one look-up per pixel draws sky, ground and houses at the right sharpness.
-The same pass gives the layout map and the depth of the empty street.
+Between its house fronts a street is a simple solid: the ground, two upright planes with a roof line, and the two walls
+of a crossing street behind a gap. Each ray finds its surface by a few divisions; all painted surfaces lie in one atlas,
+each as a chain of ever smaller copies, so that one look-up per pixel draws sky, ground and houses at the right
+sharpness. The same pass gives the layout map and the depth of the empty street.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .camera import NEAR, Pose, clip_polygon, fixed_pixels
+from .camera import Pose, clip_polygon, fixed_pixels
 from .settings import Weather
 from .street import Street
 from .textures import GROUND_SCALE, WALL_SCALE, Image, Light, ground_texture, sky_panorama, wall_texture
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
+Singles = NDArray[np.floating[Any]]  # float32 throughout; arithmetic with scalars hides it from the type checker
 Labels = NDArray[np.uint8]
 
 # Classes of the layout map.
@@ -136,7 +137,7 @@ class Backdrop:
             _choose(u, self.corner.u(along, scale), wall)
             _choose(v, self.corner.v(self.corner_height - height, scale), wall)
             front |= wall
-        frame = cv2.remap(self.image, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        frame = np.asarray(cv2.remap(self.image, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
         if cz > 4:  # roofs, seen from above
             over = (dz < _LEVEL) & ~ground & ~front & (roof > 0) & (roof < cz)
             frame[over] = (self.tones.reshape(-1, 3).take(cell[over], axis=0) * 0.92).astype(np.uint8)
@@ -144,7 +145,7 @@ class Backdrop:
             front |= over
         clear = np.exp(np.float32(-self.light.fog) * np.maximum(depth - 4, 0))
         _choose(clear, one, depth >= _FAR)
-        frame = cv2.blendLinear(frame, air, clear, 1 - clear)
+        frame = np.asarray(cv2.blendLinear(frame, air, clear, 1 - clear), np.uint8)
         return Backview(frame, depth, ground, self._layout(ground, front, ground_from, gx, gy) if with_layout else None)
 
     def _through_the_crossing(
@@ -173,7 +174,9 @@ class Backdrop:
             return None
         cx, cy, cz = (np.float32(c) for c in pose.position)
         rightmost = dx > 0
-        to_wall = (np.abs(x - offset - cx + half_way * (2 * rightmost - np.float32(1)))) / np.maximum(np.abs(dx), -_LEVEL)
+        to_wall = (np.abs(x - offset - cx + half_way * (2 * rightmost - np.float32(1)))) / np.maximum(
+            np.abs(dx), -_LEVEL
+        )
         height = cz + dz * to_wall
         along = np.abs(cy + dy * to_wall) - half_way
         floor = behind & (to_ground < to_wall)
@@ -315,7 +318,8 @@ class _Atlas:
         small, top = texture, 0
         for level in range(levels):
             if level:
-                small = cv2.resize(texture, (max(1, width >> level), max(1, height >> level)), interpolation=cv2.INTER_AREA)
+                shrunk = (max(1, width >> level), max(1, height >> level))
+                small = np.asarray(cv2.resize(texture, shrunk, interpolation=cv2.INTER_AREA), np.uint8)
             h, w = small.shape[:2]
             column[top : top + h, pad : pad + w] = small
             column[top : top + h, :pad] = small[:, -pad:]  # the ring closes
@@ -330,4 +334,6 @@ class _Atlas:
 
     def finish(self) -> Image:
         height = max(len(column) for column in self.columns)
-        return np.concatenate([np.pad(c, ((0, height - len(c)), (0, 0), (0, 0)), mode="edge") for c in self.columns], axis=1)
+        return np.concatenate(
+            [np.pad(c, ((0, height - len(c)), (0, 0), (0, 0)), mode="edge") for c in self.columns], axis=1
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .shapes import Body, shape
+import numpy as np
+
+from .shapes import Body, Face, shape
 
 
 @shape("pedestrian")
@@ -87,15 +89,35 @@ def delivery_rider(phase: int) -> Body:
     return body.box(-0.58, 0.0, 0.80, 0.46, 0.50, 0.52, "paint", "dark")
 
 
-def _car(length: float, width: float, height: float, cabin: tuple[float, float, float, float], roof: str = "paint") -> Body:
+def _car(
+    length: float, width: float, height: float, cabin: tuple[float, float, float, float], roof: str = "paint"
+) -> Body:
     """`cabin`: x of rear base, rear roof, front roof, front base as shares of the half length."""
     body, half, waist = Body(), length / 2, 0.58 * height
     for x in (0.62 * half, -0.62 * half):
         for y in (width / 2 - 0.09, -width / 2 + 0.09):
             body.wheel(x, y, 0.30, 0.18)
-    body.prism([(-half, 0.24), (half, 0.22), (half, 0.50 * height), (0.55 * half, waist), (-0.80 * half, waist), (-half, 0.54 * height)], 0.0, width, "paint")
+    body.prism(
+        [
+            (-half, 0.24),
+            (half, 0.22),
+            (half, 0.50 * height),
+            (0.55 * half, waist),
+            (-0.80 * half, waist),
+            (-half, 0.54 * height),
+        ],
+        0.0,
+        width,
+        "paint",
+    )
     rear_base, rear_roof, front_roof, front_base = (share * half for share in cabin)
-    body.prism([(rear_base, waist), (front_base, waist), (front_roof, height), (rear_roof, height)], 0.0, width * 0.9, "glass", roof)
+    body.prism(
+        [(rear_base, waist), (front_base, waist), (front_roof, height), (rear_roof, height)],
+        0.0,
+        width * 0.9,
+        "glass",
+        roof,
+    )
     for x in (rear_roof, (rear_roof + front_roof) / 2, front_roof):  # door posts
         body.side_panels(x - 0.05, x + 0.05, waist, height, width * 0.45 + 0.004, roof)
     for y in (0.68, -0.98):
@@ -134,7 +156,13 @@ def _coach(length: float, width: float, height: float, floor: float = 0.40) -> B
     for x in (0.62 * half, -0.58 * half):
         for y in (width / 2 - 0.12, -width / 2 + 0.12):
             body.wheel(x, y, 0.45, 0.24)
-    body.prism([(-half, floor), (half, floor), (half, 0.62 * height), (half - 0.12, height), (-half, height)], 0.0, width, "paint", "white")
+    body.prism(
+        [(-half, floor), (half, floor), (half, 0.62 * height), (half - 0.12, height), (-half, height)],
+        0.0,
+        width,
+        "paint",
+        "white",
+    )
     body.side_panels(-half, half, 0.30 * height, 0.40 * height, width / 2 + 0.004, "paint2")
     windows = max(3, round(length / 1.35))
     pitch = (length - 0.6) / windows
@@ -172,7 +200,18 @@ def _lorry(length: float, width: float, height: float, cab: float, load: float) 
     for k in range(4):
         x = -half + 0.2 + k * (length - cab - 0.4) / 3
         body.side_panels(x - 0.05, x + 0.05, bed, load, width / 2 + 0.004, "dark")
-    body.prism([(half - cab, 0.16 * height), (half, 0.16 * height), (half, 0.55 * height), (half - 0.25, 0.86 * height), (half - cab, 0.86 * height)], 0.0, width * 0.95, "paint")
+    body.prism(
+        [
+            (half - cab, 0.16 * height),
+            (half, 0.16 * height),
+            (half, 0.55 * height),
+            (half - 0.25, 0.86 * height),
+            (half - cab, 0.86 * height),
+        ],
+        0.0,
+        width * 0.95,
+        "paint",
+    )
     body.end_panel(half + 0.003, 1.0, -0.42 * width, 0.42 * width, 0.52 * height, 0.78 * height, "glass")
     body.side_panels(half - 0.75 * cab, half - 0.25, 0.52 * height, 0.76 * height, width * 0.475 + 0.004, "glass")
     for y in (0.30, -0.44):
@@ -213,7 +252,9 @@ def e_rickshaw(phase: int) -> Body:
     body = Body().wheel(1.15, 0.0, 0.24, 0.1).wheel(-0.9, 0.45, 0.24, 0.1).wheel(-0.9, -0.45, 0.24, 0.1)
     body.prism([(0.85, 0.30), (1.22, 0.30), (1.15, 0.95), (0.95, 1.0)], 0.0, 0.62, "paint")
     body.prism([(-1.35, 0.30), (0.85, 0.28), (0.80, 0.46), (-1.35, 0.62)], 0.0, 1.0, "paint")
-    body.rider(0.40, 0.62, 0.04, "white").rider(-0.35, 0.68, 0.0, "paint2", 0.22).rider(-0.95, 0.70, 0.0, "canvas", -0.2)
+    body.rider(0.40, 0.62, 0.04, "white").rider(-0.35, 0.68, 0.0, "paint2", 0.22).rider(
+        -0.95, 0.70, 0.0, "canvas", -0.2
+    )
     for x in (0.85, -0.3, -1.3):
         for y in (0.5, -0.5):
             body.box(x, y, 0.5, 0.05, 0.05, 1.25, "metal")
@@ -223,10 +264,18 @@ def e_rickshaw(phase: int) -> Body:
 @shape("cycle_rickshaw")
 def cycle_rickshaw(phase: int) -> Body:
     body = Body().wheel(1.05, 0.0, 0.34, 0.05).wheel(-0.65, 0.5, 0.36, 0.06).wheel(-0.65, -0.5, 0.36, 0.06)
-    body.prism([(-0.2, 0.40), (0.9, 0.36), (0.95, 0.62), (0.3, 0.80)], 0.0, 0.07, "paint").rider(0.42, 0.92, 0.16, "canvas")
+    body.prism([(-0.2, 0.40), (0.9, 0.36), (0.95, 0.62), (0.3, 0.80)], 0.0, 0.07, "paint").rider(
+        0.42, 0.92, 0.16, "canvas"
+    )
     body.prism([(-1.05, 0.55), (-0.20, 0.50), (-0.20, 0.72), (-1.05, 0.78)], 0.0, 0.95, "paint")
     body.rider(-0.62, 0.82, -0.02, "paint2", 0.2)
-    return body.prism([(-1.15, 0.75), (-1.00, 0.75), (-0.55, 1.62), (-0.35, 1.55), (-0.60, 1.78), (-1.08, 1.40)], 0.0, 1.0, "paint2", "paint2")
+    return body.prism(
+        [(-1.15, 0.75), (-1.00, 0.75), (-0.55, 1.62), (-0.35, 1.55), (-0.60, 1.78), (-1.08, 1.40)],
+        0.0,
+        1.0,
+        "paint2",
+        "paint2",
+    )
 
 
 @shape("mobile_vendor")
@@ -249,7 +298,9 @@ def handcart(phase: int) -> Body:
     for y in (0.48, -0.48):
         body.wheel(0.25, y, 0.38, 0.06)
     body.box(0.3, 0.0, 0.62, 1.9, 0.95, 0.08, "wood")
-    return body.box(0.1, 0.0, 0.70, 0.75, 0.85, 0.42, "cargo", "canvas").box(0.85, 0.05, 0.70, 0.6, 0.75, 0.62, "paint2", "cargo")
+    return body.box(0.1, 0.0, 0.70, 0.75, 0.85, 0.42, "cargo", "canvas").box(
+        0.85, 0.05, 0.70, 0.6, 0.75, 0.62, "paint2", "cargo"
+    )
 
 
 @shape("cow")
@@ -272,8 +323,8 @@ def animal_cart(phase: int) -> Body:
     ox = Body().cow_like(phase, 1.9, 1.30, 0.65, "paint", horns=True)
     body = Body()
     for face in ox.faces:
-        moved = face.points + (1.25, 0.0, 0.0)
-        body.faces.append(type(face)(moved, face.material, face.normal, face.radius))
+        moved = face.points + np.array([1.25, 0.0, 0.0])
+        body.faces.append(Face(moved, face.material, face.normal, face.radius))
     for y in (0.68, -0.68):
         body.wheel(-1.15, y, 0.58, 0.08)
     body.box(-1.2, 0.0, 0.68, 2.0, 1.2, 0.10, "wood").box(-1.45, 0.0, 0.78, 1.3, 1.1, 0.62, "cargo", "canvas")

@@ -100,16 +100,16 @@ def carry(
     t = np.arange(steps) / 8.0
     if mode == "aerial":
         height = float(rng.uniform(13.0, 22.0))
-        pitch = float(rng.uniform(0.55, 0.95))
-        yaw = float(rng.uniform(-0.25, 0.25)) + (np.pi if rng.random() < 0.5 else 0.0)
-        x0 = (street.junction if street.junction is not None else LENGTH / 2) - np.cos(yaw) * height / np.tan(pitch)
+        tilt = float(rng.uniform(0.55, 0.95))
+        view = float(rng.uniform(-0.25, 0.25)) + (np.pi if rng.random() < 0.5 else 0.0)
+        x0 = (street.junction if street.junction is not None else LENGTH / 2) - np.cos(view) * height / np.tan(tilt)
         drift = rng.normal(0, 0.5, size=2)
         if street.family.flyover:  # beside the deck, not above it
             height = max(height, 17.0)
         y0 = 0.8 * street.half_way if street.family.flyover else 0.0
         position = np.stack([x0 + drift[0] * t, y0 + 0.4 * drift[1] * t, np.full(steps, height)], axis=1)
         position[:, 1] = np.clip(position[:, 1], 0.5 - street.half_way, street.half_way - 0.5)
-        angles = np.stack([yaw + 0.01 * shake(t, 0.5), pitch + 0.006 * shake(t, 0.7), 0.004 * shake(t, 0.6)], axis=1)
+        angles = np.stack([view + 0.01 * shake(t, 0.5), tilt + 0.006 * shake(t, 0.7), 0.004 * shake(t, 0.6)], axis=1)
         return CameraPath(position, angles, focal=float(rng.uniform(0.75, 0.95)))
 
     row = population.camera
@@ -118,7 +118,11 @@ def carry(
     speed = np.hypot(trajectory.vx[:, row], trajectory.vy[:, row])
     xy = np.stack([trajectory.x[:, row], trajectory.y[:, row]], axis=1)
     if mode == "drive":
-        height, base_pitch, rough = float(rng.uniform(1.25, 1.75)), float(rng.uniform(0.03, 0.09)), np.minimum(speed / 4, 1.0)
+        height, base_pitch, rough = (
+            float(rng.uniform(1.25, 1.75)),
+            float(rng.uniform(0.03, 0.09)),
+            np.minimum(speed / 4, 1.0),
+        )
         xy = xy + 0.4 * np.stack([np.cos(heading), np.sin(heading)], axis=1)
         bob = 0.02 * rough * shake(t, 3.1)
         pitch = base_pitch + 0.010 * rough * shake(t, 2.3)

@@ -37,9 +37,13 @@ def kiosk(phase: int) -> Body:
 
 @shape("pillar")
 def pillar(phase: int) -> Body:
-    body = Body().box(0.0, 0.0, 0.0, 1.3, 1.3, 5.4, "concrete").box(0.0, 0.0, 0.0, 1.9, 1.9, 0.5, "concrete", "concrete")
+    body = (
+        Body().box(0.0, 0.0, 0.0, 1.3, 1.3, 5.4, "concrete").box(0.0, 0.0, 0.0, 1.9, 1.9, 0.5, "concrete", "concrete")
+    )
     for z in (0.7, 1.3):
-        body.side_panels(-0.65, 0.65, z, z + 0.3, 0.654, "yellow").end_panel(0.653, 1.0, -0.65, 0.65, z, z + 0.3, "yellow")
+        body.side_panels(-0.65, 0.65, z, z + 0.3, 0.654, "yellow").end_panel(
+            0.653, 1.0, -0.65, 0.65, z, z + 0.3, "yellow"
+        )
         body.end_panel(-0.653, -1.0, -0.65, 0.65, z, z + 0.3, "yellow")
     return body.prism([(-0.6, 5.4), (0.6, 5.4), (0.9, 6.2), (-0.9, 6.2)], 0.0, 3.4, "concrete")
 
@@ -74,13 +78,23 @@ def palm(phase: int) -> Body:
     body = Body().prism([(-0.14, 0.0), (0.16, 0.0), (0.42, 4.8), (0.24, 4.8)], 0.0, 0.24, "wood")
     for dx, dy in ((1.6, 0.3), (-1.2, 0.5), (0.4, 1.6), (0.3, -1.6), (1.2, -1.1), (-0.8, -1.1), (1.1, 1.2)):
         tip = (0.33 + dx, dy, 4.5)
-        body.panel([(0.33, 0.0, 4.95), (0.33 + 0.55 * dx - 0.15 * dy, 0.55 * dy + 0.15 * dx, 5.25), tip, (0.33 + 0.55 * dx + 0.15 * dy, 0.55 * dy - 0.15 * dx, 5.0)], "leaf2")
+        body.panel(
+            [
+                (0.33, 0.0, 4.95),
+                (0.33 + 0.55 * dx - 0.15 * dy, 0.55 * dy + 0.15 * dx, 5.25),
+                tip,
+                (0.33 + 0.55 * dx + 0.15 * dy, 0.55 * dy - 0.15 * dx, 5.0),
+            ],
+            "leaf2",
+        )
     return body
 
 
 @shape("railing")
 def railing(phase: int) -> Body:
-    body = Body().box(0.0, 0.0, 0.0, 4.0, 0.30, 0.35, "concrete", "concrete").box(0.0, 0.0, 0.92, 4.0, 0.08, 0.09, "white")
+    body = (
+        Body().box(0.0, 0.0, 0.0, 4.0, 0.30, 0.35, "concrete", "concrete").box(0.0, 0.0, 0.92, 4.0, 0.08, 0.09, "white")
+    )
     for x in (-1.8, -0.9, 0.0, 0.9, 1.8):
         body.box(x, 0.0, 0.35, 0.12, 0.1, 0.6, "white")
     return body
@@ -91,4 +105,6 @@ def shelter(phase: int) -> Body:
     body = Body().box(0.0, 0.35, 0.0, 3.6, 0.08, 2.2, "glass").box(0.0, 0.2, 0.45, 3.0, 0.35, 0.1, "wood")
     for x in (1.75, -1.75):
         body.box(x, -0.4, 0.0, 0.1, 0.1, 2.4, "metal")
-    return body.box(0.0, -0.1, 2.35, 3.9, 1.4, 0.16, "paint", "paint").side_panels(-1.9, 1.9, 2.35, 2.51, 0.82, "paint2")
+    return body.box(0.0, -0.1, 2.35, 3.9, 1.4, 0.16, "paint", "paint").side_panels(
+        -1.9, 1.9, 2.35, 2.51, 0.82, "paint2"
+    )

@@ -1,8 +1,8 @@
 """Who matters to whom: interactions by counterfactual effect.
 
-At regular anchors the neighbourhood of each agent j is run again for one second without j, everything else equal. Whoever
-ends up elsewhere by more than a threshold interacts with j. Only the surroundings of j are run again; what lies beyond
-the reach of its absence follows the recorded trajectories.
+At regular anchors the neighbourhood of each agent j is run again for one second without j, everything else equal.
+Whoever ends up elsewhere by more than a threshold interacts with j. Only the surroundings of j are run again; what lies
+beyond the reach of its absence follows the recorded trajectories.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def removal_effects(population: Population, trajectory: Trajectory, anchor: int,
         pairs = pairs_within(state, crowd, ground, world, rerun)
         state = step(state, crowd, ground, pairs, k * DT, everyone, urge)
         recorded = trajectory.state(k + 1).take(rows)
-        state = State(*(np.where(rerun, getattr(state, name), getattr(recorded, name)) for name in State.__dataclass_fields__))
+        state = State(
+            *(np.where(rerun, getattr(state, name), getattr(recorded, name)) for name in State.__dataclass_fields__)
+        )
     effect = np.zeros((removed.size, n))
     moved = np.hypot(state.x - trajectory.x[anchor + _STEPS, rows], state.y - trajectory.y[anchor + _STEPS, rows])
     effect[world, rows] = np.where(rerun, moved, 0.0)
@@ -103,7 +105,7 @@ def _displacement_alone(population: Population, trajectory: Trajectory, anchor: 
     state, nobody, urge = trajectory.state(anchor), np.zeros(n, dtype=bool), np.ones(n)
     for k in range(anchor, anchor + _STEPS):
         state = step(state, crowd, population.ground, NO_PAIRS, k * DT, nobody, urge)
-    return np.hypot(state.x - trajectory.x[anchor + _STEPS], state.y - trajectory.y[anchor + _STEPS])
+    return np.asarray(np.hypot(state.x - trajectory.x[anchor + _STEPS], state.y - trajectory.y[anchor + _STEPS]))
 
 
 def _effects(

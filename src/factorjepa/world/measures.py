@@ -1,7 +1,7 @@
 """How dense a clip is, measured from its ground truth.
 
-Count, occupancy, interaction graph and heterogeneity follow the paper's definitions (appendix B.2) with true masks in place
-of the teacher's; the counterfactual measures have no counterpart there.
+Count, occupancy, interaction graph and heterogeneity follow the paper's definitions (appendix B.2) with true masks in
+place of the teacher's; the counterfactual measures have no counterpart there.
 """
 
 from __future__ import annotations

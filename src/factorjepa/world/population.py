@@ -199,7 +199,9 @@ class _Rows:
         slow = 0.75 if self.street.scene_type in ("market", "residential", "heritage") else 1.0
         quick = 1.0 if self.street.regime == "dense" else 1.25
         pace = slow * quick if kind.wheels else 1.0
-        stature = float(np.clip(rng.normal(1.0, 0.06), 0.85, 1.15)) if not kind.wheels else float(rng.uniform(0.96, 1.04))
+        stature = (
+            float(np.clip(rng.normal(1.0, 0.06), 0.85, 1.15)) if not kind.wheels else float(rng.uniform(0.96, 1.04))
+        )
         row: dict[str, object] = {
             "spec": kind, "code": code, "x": x, "y": y, "along": along, "lateral_now": lateral_now,
             "first": (axis, sign, lateral), "crosses": crosses, "stature": stature, "look": int(rng.integers(2**31)),
@@ -275,6 +277,8 @@ class _Rows:
         v = 0.6 * crowd.speed
         start = State(x, y, v * hx, v * hy, hx, hy, np.zeros(n, dtype=np.intp))
         ground = Ground(street.extent, street.junction, street.half_road + 1.0, street.signal, phase)
-        look = np.concatenate([column(lambda row: row["look"], 0, int)[: len(agents)], [o.look for o in street.obstacles]])
+        look = np.concatenate(
+            [column(lambda row: row["look"], 0, int)[: len(agents)], [o.look for o in street.obstacles]]
+        )
         kind = column(lambda row: row["code"], STATIC, int)
         return Population(crowd, start, ground, kind, look.astype(np.int64), stature)

@@ -98,7 +98,12 @@ class Renderer:
                 self.models[row] = "sari_pedestrian"
         accents, gain = street.city.accents, light.gain.tolist()
         self.styles = [
-            Style(model, palette_of(model.removeprefix("sari_"), int(look), accents), (gain[0], gain[1], gain[2]), light.night)
+            Style(
+                model,
+                palette_of(model.removeprefix("sari_"), int(look), accents),
+                (gain[0], gain[1], gain[2]),
+                light.night,
+            )
             if model
             else NO_STYLE
             for model, look in zip(self.models, population.look, strict=True)
@@ -107,7 +112,9 @@ class Renderer:
         self.drawn = np.array([bool(model) for model in self.models])
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
         self.fog_mix = [_fog_matrix(step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
-        self.walks = np.array([bool(m) and m in KINDS and not KINDS[m].wheels or m == "sari_pedestrian" for m in self.models])
+        self.walks = np.array(
+            [(bool(m) and m in KINDS and not KINDS[m].wheels) or m == "sari_pedestrian" for m in self.models]
+        )
 
     def render(
         self, trajectory: Trajectory, path: CameraPath, times: Sequence[float] | Floats, truth: bool = False
@@ -126,7 +133,7 @@ class Renderer:
         from_above = pose.position[2] > DECK_HEIGHT
         if not from_above:
             self.backdrop.draw_deck(back.frame, pose, back.layout, None)
-        canvas = cv2.cvtColor(back.frame, cv2.COLOR_RGB2RGBA)
+        canvas = np.asarray(cv2.cvtColor(back.frame, cv2.COLOR_RGB2RGBA), np.uint8)
         seen: list[Seen] = []
         self._blend(canvas, bodies, back, ids, seen)
         if self.weather == "rain":
@@ -159,7 +166,13 @@ class Renderer:
         scale = focal / np.maximum(depth, NEAR)
         pixels = seen[:, :, :2] * scale[:, :, None] + poses[0].centre
         tall, wide = self.heights * scale, self.spans * scale
-        inside = self.drawn & trajectory.present[low] & (depth > NEAR + 0.2) & (depth < _FARTHEST) & (tall > _SMALLEST * size)
+        inside = (
+            self.drawn
+            & trajectory.present[low]
+            & (depth > NEAR + 0.2)
+            & (depth < _FARTHEST)
+            & (tall > _SMALLEST * size)
+        )
         inside &= (np.abs(pixels[:, :, 0] - size / 2) < size / 2 + wide) & (pixels[:, :, 1] > -0.3 * tall - wide)
         inside &= pixels[:, :, 1] - tall < size + wide
 
@@ -227,7 +240,7 @@ class Renderer:
         pixels = seen[:, :, :2] * (focal / np.maximum(seen[:, :, 2:], NEAR)) + centre
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
         fixed[seen[:, :, 2].min(axis=1) <= NEAR] = -30000  # partly behind the camera: leave it out
-        return fixed
+        return np.asarray(fixed)
 
     def _shadows(self, back: Backview, bodies: _Bodies) -> None:
         """Darken the ground once, however many shadows overlap."""
@@ -312,7 +325,9 @@ class Renderer:
             assert back.layout is not None
             back.layout[area][solid] = OBSTACLE
         elif cv2.countNonZero(solid.view(np.uint8)):
-            seen.append(Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k]), float(bodies.points[k, 0])))
+            seen.append(
+                Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k]), float(bodies.points[k, 0]))
+            )
             ids[area][solid] = len(seen)
 
     def _rain(self, canvas: Image, time: float) -> None:

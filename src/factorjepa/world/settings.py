@@ -10,9 +10,7 @@ from ..config import Settings
 from .cities import CITIES
 
 CaptureMode = Literal["drive", "walk", "aerial"]
-SceneType = Literal[
-    "residential", "promenade", "market", "heritage", "flyover", "commercial", "junction", "transit"
-]
+SceneType = Literal["residential", "promenade", "market", "heritage", "flyover", "commercial", "junction", "transit"]
 Illumination = Literal["day", "dusk", "night"]
 Weather = Literal["clear", "rain", "haze"]
 
@@ -23,22 +21,24 @@ class WorldSettings(Settings):
     """One regime of the simulated world. Everything random is drawn from the seed and the clip's address."""
 
     regime: Literal["dense", "sparse"] = "dense"
-    size: int = Field(128, ge=32, le=1024, description="side of the square frame in pixels, even")
-    fps: float = Field(12.0, ge=2, le=30, description="frames per second of the clips")
-    seconds: tuple[float, float] = Field((6.0, 13.0), description="shortest and longest clip")
-    density: float = Field(1.0, gt=0, le=3, description="multiplies the regime's agents per square metre")
-    disorder: float = Field(1.0, ge=0, le=1, description="0: lanes, signals and footpaths are kept; 1: negotiated")
-    clutter: float = Field(1.0, ge=0, le=2, description="multiplies stalls, parked vehicles, poles and trees")
-    cities: tuple[str, ...] = Field(tuple(CITIES), min_length=1)
-    capture_modes: dict[CaptureMode, float] = Field({"drive": 0.45, "walk": 0.35, "aerial": 0.20}, min_length=1)
-    scene_types: dict[SceneType, float] = Field(
+    size: int = Field(default=128, ge=32, le=1024, description="side of the square frame in pixels, even")
+    fps: float = Field(default=12.0, ge=2, le=30, description="frames per second of the clips")
+    seconds: tuple[float, float] = Field(default=(6.0, 13.0), description="shortest and longest clip")
+    density: float = Field(default=1.0, gt=0, le=3, description="multiplies the regime's agents per square metre")
+    disorder: float = Field(
+        default=1.0, ge=0, le=1, description="0: lanes, signals and footpaths are kept; 1: negotiated"
+    )
+    clutter: float = Field(default=1.0, ge=0, le=2, description="multiplies stalls, parked vehicles, poles and trees")
+    cities: tuple[str, ...] = Field(default=tuple(CITIES), min_length=1)
+    capture_modes: dict[CaptureMode, float] = Field(default={"drive": 0.45, "walk": 0.35, "aerial": 0.20}, min_length=1)
+    scene_types: dict[SceneType, float] = Field(default=
         {
             "residential": 0.12, "promenade": 0.08, "market": 0.18, "heritage": 0.10,
             "flyover": 0.10, "commercial": 0.16, "junction": 0.14, "transit": 0.12,
         },
         min_length=1,
     )  # fmt: skip
-    illumination: dict[Illumination, float] = Field({"day": 0.62, "dusk": 0.20, "night": 0.18}, min_length=1)
+    illumination: dict[Illumination, float] = Field(default={"day": 0.62, "dusk": 0.20, "night": 0.18}, min_length=1)
 
     @field_validator("size")
     @classmethod

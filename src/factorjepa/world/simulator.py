@@ -1,7 +1,7 @@
 """Clips by address: `clip(settings, seed, index)` is the same clip alone, in any order and in any process.
 
-Sources group clips: clip `i` belongs to source `i // CLIPS_PER_SOURCE`, which fixes city, street, capture mode, light and
-weather. Each clip of a source has its own crowd and moment.
+Sources group clips: clip `i` belongs to source `i // CLIPS_PER_SOURCE`, which fixes city, street, capture mode, light
+and weather. Each clip of a source has its own crowd and moment.
 """
 
 from __future__ import annotations
@@ -95,7 +95,13 @@ def clip_spec(settings: WorldSettings, seed: int, index: int) -> ClipSpec:
     frames = np.maximum(1, np.rint(lengths * settings.fps)).astype(int)
     t_start = float(frames[:shot].sum() / settings.fps)
     return ClipSpec(
-        index, f"{source.source}#{shot}.0", source, shot, t_start, t_start + float(frames[shot] / settings.fps), int(frames[shot])
+        index,
+        f"{source.source}#{shot}.0",
+        source,
+        shot,
+        t_start,
+        t_start + float(frames[shot] / settings.fps),
+        int(frames[shot]),
     )
 
 
@@ -149,7 +155,9 @@ class SimulatedClip:
     @functools.cached_property
     def renderer(self) -> Renderer:
         scene, address = self.scene, (self.seed, self.settings.regime, self.spec.index)
-        return Renderer(scene.street, self.population, scene.light, scene.spec.weather, scene.backdrop, self.settings.size, address)
+        return Renderer(
+            scene.street, self.population, scene.light, scene.spec.weather, scene.backdrop, self.settings.size, address
+        )
 
     @property
     def seconds(self) -> float:
@@ -188,7 +196,11 @@ class SimulatedClip:
             "scene_type": source.scene_type,
             "illumination": source.illumination,
             "weather": source.weather,
-            "road_context": "crossing" if street.junction is not None else "flyover" if street.family.flyover else "straight",
+            "road_context": "crossing"
+            if street.junction is not None
+            else "flyover"
+            if street.family.flyover
+            else "straight",
             "regime": self.settings.regime,
             "agents": len(self.population.agents),
         }
@@ -211,20 +223,21 @@ def clips(
         raise WorldError("clips simulated together must belong to one source")
     scene = _scene(WorldSettingsKey(settings), seed, specs[0].source.index)
     populations = [
-        populate(scene.street, scene.spec.capture_mode, settings.density, stream(seed, settings.regime, "crowd", spec.index))
+        populate(
+            scene.street, scene.spec.capture_mode, settings.density, stream(seed, settings.regime, "crowd", spec.index)
+        )
         for spec in specs
     ]
     # Effects of an interaction are measured one second after it: the simulation runs a little longer than the clip.
     needed = max(spec.frames for spec in specs) / settings.fps + HORIZON if seconds is None else seconds
     steps = math.ceil(needed * RATE) + 2
     trajectories = simulate_together(populations, steps)
-    return [
-        SimulatedClip(
-            settings, seed, spec, scene, population, trajectory,
-            carry(scene.street, population, trajectory, scene.spec.capture_mode, stream(seed, settings.regime, "camera", spec.index)),
-        )
-        for spec, population, trajectory in zip(specs, populations, trajectories, strict=True)
-    ]  # fmt: skip
+    made = []
+    for spec, population, trajectory in zip(specs, populations, trajectories, strict=True):
+        rng = stream(seed, settings.regime, "camera", spec.index)
+        path = carry(scene.street, population, trajectory, scene.spec.capture_mode, rng)
+        made.append(SimulatedClip(settings, seed, spec, scene, population, trajectory, path))
+    return made
 
 
 def resimulate(
@@ -252,7 +265,9 @@ def resimulate(
             return None
         found = agent % LAP
         if agent < 0 or found not in original.population.agents:
-            raise WorldError(f"clip {original.spec.clip_id!r} has no agent {agent}; see the agent ids in its ground truth")
+            raise WorldError(
+                f"clip {original.spec.clip_id!r} has no agent {agent}; see the agent ids in its ground truth"
+            )
         return found
 
     edit = Edit(row(without), row(brake), row(hurry), alone, start)
@@ -316,7 +331,6 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     ids = np.array(list(index_of), dtype=np.int32)
     kinds = clip.population.kind[ids % LAP]
     interactions, alone = _interactions(clip, index_of)
-    offsets = lambda parts: np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)  # noqa: E731
     return ClipTruth(
         size=size,
         fps=fps,
@@ -343,13 +357,17 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
         amodal_offsets=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
         instance_runs=np.concatenate(instance_runs),
         instance_values=np.concatenate(instance_values),
-        instance_offsets=offsets(instance_runs),
+        instance_offsets=_offsets(instance_runs),
         layout_runs=np.concatenate(layout_runs),
         layout_values=np.concatenate(layout_values).astype(np.uint8),
-        layout_offsets=offsets(layout_runs),
+        layout_offsets=_offsets(layout_runs),
         interactions=interactions,
         alone=alone,
     )
+
+
+def _offsets(parts: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
 
 
 def _interactions(clip: SimulatedClip, index_of: dict[int, int]) -> tuple[tuple[Interaction, ...], NDArray[np.float32]]:
@@ -393,4 +411,6 @@ def _image_velocities(
         return np.asarray(seen[:, :2] * (focal / np.maximum(seen[:, 2:], 0.1)))
 
     now = project(here, before)
-    return ((project(ahead, after) - now) * fps).astype(np.float32), ((project(here, after) - now) * fps).astype(np.float32)
+    return ((project(ahead, after) - now) * fps).astype(np.float32), ((project(here, after) - now) * fps).astype(
+        np.float32
+    )

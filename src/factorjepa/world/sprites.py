@@ -72,7 +72,7 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
 
 @dataclass(frozen=True)
 class Style:
-    """A model in two paints under one light. Hashes by identity number, because it is looked up for every body drawn."""
+    """A model in two paints under one light; numbered, because it is looked up for every body drawn."""
 
     model: str
     palette: Palette
@@ -160,7 +160,9 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
         start = int(shape.starts[index])
         if shape.radii[index, 0] > 0:
             centre = (int(fixed[start, 0]), int(fixed[start, 1]))
-            cv2.ellipse(canvas, centre, (int(axes[index, 0]), int(axes[index, 1])), 0, 0, 360, number, -1, cv2.LINE_8, 4)
+            cv2.ellipse(
+                canvas, centre, (int(axes[index, 0]), int(axes[index, 1])), 0, 0, 360, number, -1, cv2.LINE_8, 4
+            )
         else:
             cv2.fillConvexPoly(canvas, fixed[start : start + int(shape.counts[index])], number, cv2.LINE_8, 4)
     anchor = (float(u[-1] - low_u) / fine, float(v[-1] - low_v) / fine)
@@ -265,7 +267,16 @@ _CLOTHES = (
     (196, 52, 48), (30, 92, 150), (236, 190, 60), (230, 226, 218), (58, 120, 80), (150, 60, 120), (240, 130, 60),
     (90, 70, 60), (60, 160, 170), (220, 110, 140), (120, 130, 60), (46, 48, 70),
 )  # fmt: skip
-_CAR_PAINT = ((226, 226, 224), (60, 62, 66), (150, 152, 156), (150, 30, 32), (36, 60, 110), (196, 190, 176), (92, 40, 36), (40, 92, 96))
+_CAR_PAINT = (
+    (226, 226, 224),
+    (60, 62, 66),
+    (150, 152, 156),
+    (150, 30, 32),
+    (36, 60, 110),
+    (196, 190, 176),
+    (92, 40, 36),
+    (40, 92, 96),
+)
 _HIDES = ((214, 204, 190), (120, 84, 60), (60, 50, 46), (168, 140, 110), (190, 176, 160))
 _LIVERIES = ((196, 40, 40), (36, 96, 160), (40, 130, 80), (224, 130, 30), (190, 190, 196), (110, 60, 130))
 

@@ -39,7 +39,14 @@ FAMILIES: dict[SceneType, Family] = {
     "residential": Family(3.0, 1.4, 4.4, 0.39, 0.25, 1.3, mix={_S.HEAVY_VEHICLE: 0.2, _S.ANIMAL: 1.6}),
     "promenade": Family(3.6, 3.0, 3.8, 0.50, 0.45, 0.3, water=True, mix={_S.PEDESTRIAN: 1.8, _S.HEAVY_VEHICLE: 0.3}),
     "market": Family(
-        3.0, 2.2, 5.8, 0.60, 2.3, 0.6, crossing=0.30, mix={_S.PEDESTRIAN: 1.7, _S.INTERMEDIATE: 1.5, _S.LIGHT_VEHICLE: 0.4}
+        3.0,
+        2.2,
+        5.8,
+        0.60,
+        2.3,
+        0.6,
+        crossing=0.30,
+        mix={_S.PEDESTRIAN: 1.7, _S.INTERMEDIATE: 1.5, _S.LIGHT_VEHICLE: 0.4},
     ),
     "heritage": Family(4.0, 2.6, 4.0, 0.50, 0.7, 0.5, mix={_S.PEDESTRIAN: 1.5, _S.ANIMAL: 1.6}),
     "flyover": Family(
@@ -152,7 +159,10 @@ def _buildings(
                 width = LENGTH - x
             floors = int(rng.integers(city.floors[0], city.floors[1] + 1))
             height = 1.2 + 3.1 * floors + float(rng.uniform(-0.3, 0.8))
-            look, arched = int(rng.integers(2**31)), bool(rng.random() < city.arches * (2 if scene_type == "heritage" else 1))
+            look, arched = (
+                int(rng.integers(2**31)),
+                bool(rng.random() < city.arches * (2 if scene_type == "heritage" else 1)),
+            )
             shop = bool(rng.random() < shops)
             for x0, x1 in _without_gap(x, x + width, junction, half_way):
                 buildings.append(Building(x0, x1, side * half_way, side * half_way, height, look, arched, shop))
@@ -164,7 +174,16 @@ def _buildings(
                 for y0, y1 in ((half_way, half_way + 11.0), (half_way + 11.0, far)):
                     height = 1.2 + 3.1 * int(rng.integers(city.floors[0], city.floors[1] + 1))
                     buildings.append(
-                        Building(x, x, side * y0, side * y1, height, int(rng.integers(2**31)), False, bool(rng.random() < shops))
+                        Building(
+                            x,
+                            x,
+                            side * y0,
+                            side * y1,
+                            height,
+                            int(rng.integers(2**31)),
+                            False,
+                            bool(rng.random() < shops),
+                        )
                     )
     return buildings
 
@@ -190,17 +209,24 @@ def _obstacles(
     sparse = settings.regime == "sparse"
     clutter = settings.clutter
     stall_models = ["stall", "stall", "fruit_stall", "kiosk"]
-    parked_models = ["sedan", "hatchback", "suv"] if sparse else ["scooter", "motorcycle", "auto_rickshaw", "hatchback", "taxi", "bicycle", "handcart"]
+    parked_models = (
+        ["sedan", "hatchback", "suv"]
+        if sparse
+        else ["scooter", "motorcycle", "auto_rickshaw", "hatchback", "taxi", "bicycle", "handcart"]
+    )
     placed: list[Obstacle] = []
 
     def free(x: float, y: float, clearance: float) -> bool:
         if junction is not None and abs((x - junction + LENGTH / 2) % LENGTH - LENGTH / 2) < half_way + clearance:
             return False
         return all(
-            abs((x - o.x + LENGTH / 2) % LENGTH - LENGTH / 2) > clearance + o.half_length or abs(y - o.y) > 1.2 for o in placed
+            abs((x - o.x + LENGTH / 2) % LENGTH - LENGTH / 2) > clearance + o.half_length or abs(y - o.y) > 1.2
+            for o in placed
         )
 
-    def scatter(rate: float, models: list[str], inset: tuple[float, float], along: bool, footprint: tuple[float, float] | None) -> None:
+    def scatter(
+        rate: float, models: list[str], inset: tuple[float, float], along: bool, footprint: tuple[float, float] | None
+    ) -> None:
         for side in (1.0, -1.0):
             for _ in range(rng.poisson(rate * LENGTH / 10.0 / 2.0)):
                 model = models[int(rng.integers(len(models)))]
@@ -217,16 +243,26 @@ def _obstacles(
                 placed.append(Obstacle(model, x, y, hx / norm, hy / norm, *half, int(rng.integers(2**31))))
 
     if family.flyover:
-        for x in np.arange(6.0, LENGTH, 16.0):
-            placed.append(Obstacle("pillar", float(x), 0.0, 1.0, 0.0, 0.9, 0.9, int(rng.integers(2**31))))
+        placed += [
+            Obstacle("pillar", float(x), 0.0, 1.0, 0.0, 0.9, 0.9, int(rng.integers(2**31)))
+            for x in np.arange(6.0, LENGTH, 16.0)
+        ]
     if family.water:
-        for x in np.arange(0.0, LENGTH, 4.0):
-            placed.append(Obstacle("railing", float(x) + 2.0, -half_way - 0.1, 1.0, 0.0, 2.0, 0.06, 0))
+        placed += [
+            Obstacle("railing", float(x) + 2.0, -half_way - 0.1, 1.0, 0.0, 2.0, 0.06, 0)
+            for x in np.arange(0.0, LENGTH, 4.0)
+        ]
     kerb = (half_road - 0.1, half_road + 0.5)
     scatter(family.stalls * clutter, stall_models, (half_way - 1.1, half_way - 0.7), False, (0.9, 0.7))
     scatter(family.parked * clutter, parked_models, (half_road - 0.7, half_road - 0.1), True, None)
     scatter(family.poles * max(clutter, 0.6), ["lamp", "pole"], kerb, True, (0.14, 0.14))
-    scatter(city.greenery * max(clutter, 0.6), ["tree", "tree", "palm" if family.water else "tree"], kerb, True, (0.25, 0.25))
+    scatter(
+        city.greenery * max(clutter, 0.6),
+        ["tree", "tree", "palm" if family.water else "tree"],
+        kerb,
+        True,
+        (0.25, 0.25),
+    )
     if family is FAMILIES["transit"]:
         scatter(0.35, ["shelter"], (half_road + 0.9, half_road + 1.1), True, (1.9, 0.5))
     return placed

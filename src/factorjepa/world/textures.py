@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -32,31 +33,31 @@ class Light:
 
 
 def light_of(street: Street, illumination: Illumination, weather: Weather, rng: np.random.Generator) -> Light:
-    gain, air, zenith, shadow = {
+    looks: dict[Illumination, tuple[Colour, Colour, Colour, float]] = {
         "day": ((1.0, 0.99, 0.96), (214, 220, 226), (120, 164, 214), 0.42),
         "dusk": ((0.86, 0.70, 0.60), (232, 168, 128), (104, 96, 142), 0.25),
         "night": ((0.50, 0.50, 0.60), (50, 50, 70), (18, 20, 40), 0.12),
-    }[illumination]
-    fog = 0.004 + 0.010 * street.city.haze
+    }
+    gain, air, zenith = (np.array(colour, np.float32) for colour in looks[illumination][:3])
+    shadow, fog = looks[illumination][3], 0.004 + 0.010 * street.city.haze
     if weather == "rain":
-        gain, zenith, shadow, fog = tuple(0.82 * g for g in gain), tuple(0.6 * a for a in air), 0.10, fog + 0.012
-        air = tuple(0.78 * a for a in air)
+        gain, air, zenith, shadow, fog = gain * 0.82, air * 0.78, air * 0.6, 0.10, fog + 0.012
     elif weather == "haze":
-        fog, shadow, zenith = fog + 0.028, 0.5 * shadow, tuple(0.35 * z + 0.65 * a for z, a in zip(zenith, air, strict=True))
-    angle = float(rng.uniform(0, 2 * np.pi))
-    length = float(rng.uniform(0.35, 0.8))
-    as_f32 = lambda value: np.asarray(value, np.float32)  # noqa: E731
+        zenith, shadow, fog = 0.35 * zenith + 0.65 * air, 0.5 * shadow, fog + 0.028
+    angle, length = float(rng.uniform(0, 2 * np.pi)), float(rng.uniform(0.35, 0.8))
     sun = (length * float(np.cos(angle)), length * float(np.sin(angle)))
-    return Light(as_f32(gain), as_f32(air), fog, as_f32(zenith), shadow, sun, illumination == "night")
+    return Light(gain, air, fog, zenith, shadow, sun, illumination == "night")
 
 
 def noise(shape: tuple[int, int], octaves: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
     """Smooth noise in about [-1, 1] that tiles: blurred grids at several scales."""
     out = np.zeros(shape, np.float32)
     for cells in octaves:
-        grid = rng.uniform(-1, 1, size=(max(2, shape[0] * cells // max(shape)), max(2, shape[1] * cells // max(shape)))).astype(np.float32)
+        grid = rng.uniform(
+            -1, 1, size=(max(2, shape[0] * cells // max(shape)), max(2, shape[1] * cells // max(shape)))
+        ).astype(np.float32)
         out += cv2.resize(grid, (shape[1], shape[0]), interpolation=cv2.INTER_LINEAR)
-    return out / len(octaves)
+    return out / np.float32(len(octaves))
 
 
 def ground_texture(street: Street, weather: Weather, light: Light, rng: np.random.Generator) -> Image:
@@ -96,12 +97,12 @@ def ground_texture(street: Street, weather: Weather, light: Light, rng: np.rando
             for sign in (1, -1):
                 centre = (round((x + 4) * scale), round(middle + sign * street.half_road * scale))
                 cv2.circle(pools, centre, round(4.5 * scale), 1.0, -1)
-        pools = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))[..., None]
-        image *= 1.0 + pools * np.array((1.5, 1.15, 0.7), np.float32)
-    return np.clip(image * light.gain, 0, 255).astype(np.uint8)
+        soft = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))[..., None]
+        image *= 1.0 + soft * np.array((1.5, 1.15, 0.7), np.float32)
+    return np.asarray(np.clip(image * light.gain, 0, 255), np.uint8)
 
 
-def _paving(image: NDArray[np.float32], rows: NDArray[np.float64], street: Street) -> None:
+def _paving(image: NDArray[np.float32], rows: NDArray[np.floating[Any]], street: Street) -> None:
     """Kerbs and slabs of the footpaths."""
     scale = GROUND_SCALE
     path = (np.abs(rows) > street.half_road) & (np.abs(rows) < street.half_way)
@@ -112,7 +113,11 @@ def _paving(image: NDArray[np.float32], rows: NDArray[np.float64], street: Stree
     image[np.ix_(path, (columns % round(1.2 * scale) == 0) & ~mouth)] *= 0.86
     kerb = np.abs(np.abs(rows) - street.half_road) < 0.12
     striped = street.regime == "sparse" or street.scene_type in ("flyover", "junction")
-    light, dark = (np.array((226, 222, 210)), np.array((60, 58, 58))) if striped else (np.array((176, 170, 160)), np.array((150, 144, 134)))
+    light, dark = (
+        (np.array((226, 222, 210)), np.array((60, 58, 58)))
+        if striped
+        else (np.array((176, 170, 160)), np.array((150, 144, 134)))
+    )
     block = (columns // round(1.0 * scale)) % 2 == 0
     for shade, which in ((light, block), (dark, ~block)):
         image[np.ix_(kerb, which & ~mouth)] = shade
@@ -138,7 +143,7 @@ def _markings(image: NDArray[np.float32], street: Street) -> None:
         for x in np.arange(0.0, street.extent[0], 4.0):
             if street.junction is not None and abs(x + 1 - street.junction) < street.half_way + 1:
                 continue
-            for sign in ((1,) if lane == 0 else (1, -1)):
+            for sign in (1,) if lane == 0 else (1, -1):
                 length = 4.0 if lane == 0 and street.disorder < 0.3 else 2.0
                 paint(sign * offset - 0.07, sign * offset + 0.07, float(x), float(x) + length)
     if street.junction is not None:
@@ -172,11 +177,17 @@ def wall_texture(street: Street, building: Building, light: Light) -> Image:
         _entrance(image, ground_floor, city.trim, building.arched, rng)
     grime = np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None, None] ** 4
     image *= 1.0 - 0.22 * grime
-    return np.clip(image * light.gain, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(image * light.gain, 0, 255), np.uint8)
 
 
 def _storey(
-    image: NDArray[np.float32], top: int, trim: RGB, building: Building, rng: np.random.Generator, glow: Colour | None, balconies: float
+    image: NDArray[np.float32],
+    top: int,
+    trim: RGB,
+    building: Building,
+    rng: np.random.Generator,
+    glow: Colour | None,
+    balconies: float,
 ) -> None:
     scale, width = WALL_SCALE, image.shape[1]
     count = max(1, round(width / scale / 2.3))
@@ -204,7 +215,9 @@ def _storey(
         cv2.line(image, (2, y - round(0.7 * scale)), (width - 3, y - round(0.7 * scale)), trim, 1)
 
 
-def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng: np.random.Generator, glow: Colour | None) -> None:
+def _shops(
+    image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng: np.random.Generator, glow: Colour | None
+) -> None:
     """Open shutters, dark interiors, awnings and signboards with unreadable lettering."""
     scale, (height, width) = WALL_SCALE, image.shape[:2]
     count = max(1, round(width / scale / 3.6))
@@ -220,7 +233,9 @@ def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng
         for _ in range(10):  # goods on display
             gx, gy = int(rng.integers(x0, max(x0 + 1, x1 - 6))), int(rng.integers(top + round(1.1 * scale), height - 4))
             colour = tuple(int(c) for c in rng.integers(50, 230, size=3))
-            cv2.rectangle(image, (gx, gy), (min(x1, gx + int(rng.integers(3, 9))), gy + int(rng.integers(3, 8))), colour, -1)
+            cv2.rectangle(
+                image, (gx, gy), (min(x1, gx + int(rng.integers(3, 9))), gy + int(rng.integers(3, 8))), colour, -1
+            )
         cv2.rectangle(image, (x0 - 2, top), (x1 + 2, top + round(0.75 * scale)), sign, -1)
         ink = (245, 240, 225) if sum(sign) < 420 else (60, 30, 30)
         x = x0 + 4
@@ -231,7 +246,9 @@ def _shops(image: NDArray[np.float32], floor: int, accents: tuple[RGB, ...], rng
         awning = accents[int(rng.integers(len(accents)))]
         for stripe in range(x0, x1, 8):
             colour = awning if (stripe // 8) % 2 else (232, 228, 220)
-            cv2.rectangle(image, (stripe, top + round(0.8 * scale)), (min(stripe + 8, x1), top + round(1.15 * scale)), colour, -1)
+            cv2.rectangle(
+                image, (stripe, top + round(0.8 * scale)), (min(stripe + 8, x1), top + round(1.15 * scale)), colour, -1
+            )
 
 
 def _entrance(image: NDArray[np.float32], floor: int, trim: RGB, arched: bool, rng: np.random.Generator) -> None:

@@ -127,7 +127,9 @@ class ClipTruth:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             if name == "interactions":
-                arrays[name] = json.dumps([[i.agent, i.other, i.start, i.end, i.kind, round(i.effect, 3)] for i in value])
+                arrays[name] = json.dumps(
+                    [[i.agent, i.other, i.start, i.end, i.kind, round(i.effect, 3)] for i in value]
+                )
             elif name == "attributes":
                 arrays[name] = json.dumps(value)
             elif isinstance(value, np.ndarray) and value.dtype in (np.uint32, np.int64):
@@ -143,10 +145,14 @@ class ClipTruth:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 if int(stored["format"]) != FORMAT:
-                    raise WorldError(f"{name}: written in format {int(stored['format'])}, this version reads {FORMAT}; simulate it again")
+                    raise WorldError(
+                        f"{name}: written in format {int(stored['format'])}, not {FORMAT}; simulate it again"
+                    )
                 values: dict[str, Any] = {field: stored[field] for field in cls.__dataclass_fields__}
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise WorldError(f"{name}: damaged or not a ground-truth file ({error}); simulate the corpus again") from None
+            raise WorldError(
+                f"{name}: damaged or not a ground-truth file ({error}); simulate the corpus again"
+            ) from None
         values["interactions"] = tuple(Interaction(*one) for one in json.loads(str(values["interactions"])))
         values["attributes"] = json.loads(str(values["attributes"]))
         for key in ("amodal_runs", "instance_runs", "layout_runs"):

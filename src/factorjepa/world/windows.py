@@ -26,9 +26,7 @@ class Window:
     start: float
 
 
-def source_windows(
-    settings: WorldSettings, seed: int, source: int, frames: int = 16, fps: float = 4.0
-) -> list[Window]:
+def source_windows(settings: WorldSettings, seed: int, source: int, frames: int = 16, fps: float = 4.0) -> list[Window]:
     """All windows of one source video that do not overlap."""
     indices = range(source * CLIPS_PER_SOURCE, (source + 1) * CLIPS_PER_SOURCE)
     length = frames / fps
@@ -37,8 +35,8 @@ def source_windows(
         return []
     result = []
     for clip, count in zip(clips(settings, seed, indices, seconds=max(counts) * length), counts, strict=True):
-        for k in range(count):
-            result.append(Window(clip.window(k * length, frames, fps), clip.spec.clip_id, k * length))
+        starts = [k * length for k in range(count)]
+        result += [Window(clip.window(start, frames, fps), clip.spec.clip_id, start) for start in starts]
     return result
 
 

@@ -1,40 +1,37 @@
-"""Command line of the backbones: `weights list | fetch | verify | convert` and `features`."""
+"""Verbs on models: `weights list | fetch | verify | convert` and `features`."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
-from rich.progress import TransferSpeedColumn as Speed
 
 from ..errors import BackboneError
-from .backbone import Backbone, build
-from .weights import CATALOGUE, convert, fetch, release_of, verify, weights_folder
+from ..terminal import counting, downloading, error_console
+
+if TYPE_CHECKING:  # torch takes seconds to import: only the verbs that need it do
+    from ..backbones import Backbone
 
 weights_app = typer.Typer(
     name="weights",
     help="Released V-JEPA weights: list, fetch (resumable), verify, convert to safetensors.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 
 Folder = Annotated[Path | None, typer.Option(help="Where weights live (default: the cache folder)", show_default=False)]
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 @weights_app.command("list")
 def list_weights(folder: Folder = None) -> None:
     """Names, sizes and addresses of the released weights, and which are here.
 
-    Example: factorjepa weights list
+    Example:  [bold]factorjepa weights list[/bold]
     """
+    from ..backbones import build
+    from ..backbones.weights import CATALOGUE, weights_folder
+
     where = folder or weights_folder()
     typer.echo(f"{'name':<26}{'parameters':>10}  {'here':>9}  address")
     for release in CATALOGUE.values():
@@ -57,10 +54,12 @@ def fetch_weights(
 ) -> None:
     """Download released weights; run it again after a break to continue.
 
-    Example: factorjepa weights fetch vjepa2_1_vit_giant_384
+    Example:  [bold]factorjepa weights fetch vjepa2_1_vit_giant_384[/bold]
     """
+    from ..backbones.weights import fetch, release_of, weights_folder
+
     release = release_of(name)
-    with _bytes_bar(release.file) as progress:
+    with downloading(release.file) as progress:
         checked = fetch(release, folder or weights_folder(), url=url, progress=progress)
     known = {
         "catalogue": "agrees with the catalogue",
@@ -74,8 +73,10 @@ def fetch_weights(
 def verify_weights(path: Annotated[Path, typer.Argument(help="A weights file")]) -> None:
     """Compare a file with its known or recorded SHA-256; exit code 1 when it differs.
 
-    Example: factorjepa weights verify vjepa2_1_vitg_384.pt
+    Example:  [bold]factorjepa weights verify vjepa2_1_vitg_384.pt[/bold]
     """
+    from ..backbones.weights import verify
+
     checked = verify(path)
     if not checked.ok:
         typer.echo(f"{path}: SHA-256 {checked.sha256} DIFFERS from the {checked.trust}: damaged or changed", err=True)
@@ -92,8 +93,10 @@ def convert_weights(
 ) -> None:
     """Rewrite an official file as safetensors: averaged encoder and predictor, without the optimiser.
 
-    Example: factorjepa weights convert vjepa2_1_vitg_384.pt
+    Example:  [bold]factorjepa weights convert vjepa2_1_vitg_384.pt[/bold]
     """
+    from ..backbones.weights import convert
+
     target = out or source.with_suffix(".safetensors")
     if target.exists():
         raise BackboneError(f"{target}: exists already; delete it or choose another --out")
@@ -122,13 +125,13 @@ def features(
 ) -> None:
     """Patch features of a video to a file, with a PCA picture (.pca.png) and film (.pca.mp4) beside it.
 
-    Example: factorjepa features street.mp4 --arch vjepa2_1_vit_giant_384 --weights vjepa2_1_vitg_384.pt
+    Example:  [bold]factorjepa features street.mp4 --arch vjepa2_1_vit_giant_384 --weights vjepa2_1_vitg_384.pt[/bold]
 
-    Example: factorjepa features street.mp4 --seconds 20 --out street.npz
+    Example:  [bold]factorjepa features street.mp4 --seconds 20 --out street.npz[/bold]
     """
     import torch
 
-    from .features import principal_colours, video_features, write_features, write_pictures
+    from ..backbones.features import principal_colours, video_features, write_features, write_pictures
 
     picture, film = out.with_suffix(".pca.png"), out.with_suffix(".pca.mp4")
     if not overwrite and (existing := next((path for path in (out, picture, film) if path.exists()), None)):
@@ -137,7 +140,7 @@ def features(
         raise BackboneError(f"{out}: features are written as .safetensors or .npz")
     backbone = _loaded(arch, weights)
     place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    with _count_bar(f"encoding {video.name}") as progress:
+    with counting(f"encoding {video.name}", "frames") as progress:
         found = video_features(
             video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,
             resize="released" if released else "protocol",
@@ -151,7 +154,9 @@ def features(
 
 def _loaded(arch: str | None, weights: Path | None) -> Backbone:
     """The backbone to use; only `nano` may go without weights, and then says so."""
-    from .checkpoint import load, spec_of
+    from ..backbones import build
+    from ..backbones.checkpoint import load, spec_of
+    from ..backbones.weights import CATALOGUE, weights_folder
 
     if weights is None and arch in CATALOGUE:
         weights = weights_folder() / CATALOGUE[arch].file
@@ -162,7 +167,7 @@ def _loaded(arch: str | None, weights: Path | None) -> Backbone:
     if weights is not None:
         return load(weights, arch or spec_of(weights) or _arch_of_file(weights))
     backbone = build(arch or "nano")
-    Console(stderr=True).print(
+    error_console.print(
         f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, and "
         "mean nothing else. Pass --weights FILE for trained ones."
     )
@@ -170,47 +175,9 @@ def _loaded(arch: str | None, weights: Path | None) -> Backbone:
 
 
 def _arch_of_file(path: Path) -> str:
+    from ..backbones.weights import CATALOGUE
+
     for release in CATALOGUE.values():
         if release.file == path.name:
             return release.arch
     raise BackboneError(f"{path}: not the name of a released file; say what it is with --arch")
-
-
-@contextlib.contextmanager
-def _bytes_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Progress in bytes: a bar on a terminal, a line now and then elsewhere."""
-    if not sys.stderr.isatty():
-        yield _lines(title, lambda done, total: f"{done / 1e6:.0f} MB of {f'{total / 1e6:.0f} MB' if total else '?'}")
-        return
-    columns = ("{task.description}", BarColumn(), DownloadColumn(), Speed(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(title, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-@contextlib.contextmanager
-def _count_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress in frames, likewise."""
-    if not sys.stderr.isatty():
-        yield _lines(title, lambda done, total: f"{done} of {total} frames")
-        return
-    columns = ("{task.description}", BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(title, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-def _lines(title: str, text: Callable[[int, int | None], str]) -> Callable[[int, int | None], None]:
-    started = said = time.monotonic()
-
-    def report(done: int, total: int | None) -> None:
-        nonlocal said
-        now = time.monotonic()
-        if now - said < _SECONDS_BETWEEN_LINES and done != total:
-            return
-        said = now
-        rate = done / max(now - started, 1e-9)
-        left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
-        typer.echo(f"{title}: {text(done, total)}{left}", err=True)
-
-    return report

@@ -1,0 +1,56 @@
+"""The command line: one verb per stage, grouped. `factorjepa VERB --help` shows an example of each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from . import __version__
+from .errors import FactorJEPAError
+from .terminal import console, error_console
+from .verbs import data, look, model
+
+app = typer.Typer(
+    name="factorjepa",
+    help="World models for crowded, chaotic streets: from footage to report.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command(rich_help_panel="Data")(data.simulate)
+app.command(rich_help_panel="Data")(data.pack)
+app.command(rich_help_panel="Model")(model.features)
+app.add_typer(model.weights_app, rich_help_panel="Model")
+app.command(rich_help_panel="Look")(look.demo)
+app.command(rich_help_panel="Look")(look.inspect)
+app.command(rich_help_panel="Look")(look.preview)
+app.command(rich_help_panel="Look")(look.info)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        console.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130."""
+    try:
+        app()
+    except FactorJEPAError as error:
+        error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        error_console.print("interrupted; run the same command again to continue", highlight=False)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

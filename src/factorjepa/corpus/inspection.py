@@ -1,0 +1,118 @@
+"""`inspect`: what a corpus consists of and how dense it is, as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .composition import Amount, Composition, Quantiles
+from .splits import Split
+
+# Measures that the simulator takes from ground truth, in the order and the words in which they are shown.
+MEASURES = {
+    "agents_per_frame": "agents per frame",
+    "occupancy": "occupancy (share of the frame)",
+    "hidden": "agents more than half hidden",
+    "interaction_degree": "interaction degree (image plane)",
+    "heterogeneity": "heterogeneity",
+    "counterfactual_degree": "others whose absence would move an agent",
+    "displaced": "agents moved > 1/2 body in 1 s by neighbours",
+}
+
+
+def describe(name: str, composition: Composition) -> RenderableType:
+    """All tables of one corpus."""
+    total, seconds = composition.total, composition.seconds
+    head = f"{total.clips} clips from {total.sources} sources in {len(composition.cities)} cities, {total.hours:.2f} h"
+    if seconds is not None:
+        head += f"; clips of {seconds.minimum:.1f}-{seconds.maximum:.1f} s (median {seconds.median:.1f})"
+    parts: list[RenderableType] = [
+        Text(name, style="bold"),
+        Text(head),
+        _splits(composition.splits),
+        _cities(composition),
+    ]
+    shown = {tag: values for tag, values in composition.tags.items() if len(values) > 1 or tag == "regime"}
+    if shown:
+        parts.append(_tags(shown))
+    if measures := _measures(composition.measures):
+        parts.append(measures)
+    return Group(*parts)
+
+
+def compare(names: Sequence[str], compositions: Sequence[Composition]) -> RenderableType:
+    """Means of the ground-truth measures side by side, with the ratio of the first corpus to each other one."""
+    table = _table("Measured from ground truth (mean over clips)")
+    table.add_column("measure")
+    for name in names:
+        table.add_column(name, justify="right")
+    for name in names[1:]:
+        table.add_column(f"{names[0]} / {name}", justify="right", style="bold")
+    for key, words in MEASURES.items():
+        if any(key not in composition.measures for composition in compositions):
+            continue
+        means = [composition.measures[key].mean for composition in compositions]
+        ratios = [f"{means[0] / mean:.2f}x" if mean > 0 else "-" for mean in means[1:]]
+        table.add_row(words, *(_number(mean) for mean in means), *ratios)
+    return table
+
+
+def _splits(splits: Mapping[Split, Amount]) -> Table:
+    table = _table("Splits (whole sources)")
+    for column in ("split", "clips", "sources", "hours"):
+        table.add_column(column, justify="left" if column == "split" else "right")
+    for split, amount in splits.items():
+        table.add_row(str(split), str(amount.clips), str(amount.sources), f"{amount.hours:.2f}")
+    return table
+
+
+def _cities(composition: Composition) -> Table:
+    cross = composition.city_by_mode
+    table = _table("Clips by city and capture mode")
+    table.add_column("city")
+    for mode in cross.columns:
+        table.add_column(mode, justify="right")
+    table.add_column("total", justify="right", style="bold")
+    table.add_column("")
+    widest = max((cross.row_total(row) for row in cross.rows), default=1)
+    for row in cross.rows:
+        total = cross.row_total(row)
+        bar = "█" * round(20 * total / widest)
+        table.add_row(
+            row, *(str(cross.counts[row, mode]) for mode in cross.columns), str(total), Text(bar, style="cyan")
+        )
+    return table
+
+
+def _tags(tags: Mapping[str, Mapping[str, int]]) -> Table:
+    table = _table("Attributes (clips)")
+    table.add_column("attribute")
+    table.add_column("values")
+    for name, values in tags.items():
+        table.add_row(name.replace("_", " "), ", ".join(f"{value} {count}" for value, count in values.items()))
+    return table
+
+
+def _measures(measures: Mapping[str, Quantiles]) -> Table | None:
+    known = {key: measures[key] for key in (*MEASURES, "agents") if key in measures}
+    if not known:
+        return None
+    table = _table("Measured from ground truth (per clip)")
+    for column in ("measure", "mean", "5 %", "median", "95 %"):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    for key, spread in known.items():
+        words = MEASURES.get(key, "agents on the whole street")
+        table.add_row(words, *(_number(v) for v in (spread.mean, spread.p05, spread.median, spread.p95)))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"

@@ -1,0 +1,161 @@
+"""Pictures of a corpus: a contact sheet of clips, and one clip with its ground truth drawn over it."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from ..errors import CorpusError
+from ..storage import write_atomic
+from ..video import probe, read_frames, write_video
+from ..world import ClipTruth
+from .manifest import Clip, Manifest
+from .shards import TRUTH, sidecar_path
+from .store import ClipStore
+
+Picture = NDArray[np.uint8]
+_INK, _PAPER, _GREY = (28, 30, 34), (250, 250, 248), (110, 114, 120)
+_TILE, _CAPTION, _GAP = 224, 34, 10
+
+
+def choose_clips(manifest: Manifest, count: int) -> list[Clip]:
+    """Clips as unlike each other as can be: turn by turn through scene types, capture modes and cities."""
+    groups: dict[tuple[object, ...], list[Clip]] = {}
+    for clip in manifest:
+        key = (clip.attributes.get("scene_type"), clip.capture_mode, clip.attributes.get("illumination"))
+        groups.setdefault(key, []).append(clip)
+    queues = sorted(groups.values(), key=lambda clips: (-len({c.city for c in clips}), clips[0].clip_id))
+    chosen: list[Clip] = []
+    depth = 0
+    while len(chosen) < min(count, len(manifest)):
+        chosen += [clips[depth] for clips in queues if depth < len(clips)]
+        depth += 1
+    return chosen[:count]
+
+
+def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: int = 6) -> None:
+    """One frame from the middle of each clip, with where and when it was taken."""
+    if not clips:
+        raise CorpusError("there are no clips to show")
+    columns = min(columns, len(clips))
+    rows = -(-len(clips) // columns)
+    cell_w, cell_h = _TILE + _GAP, _TILE + _CAPTION + _GAP
+    sheet = Image.new("RGB", (columns * cell_w + _GAP, rows * cell_h + _GAP), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for k, clip in enumerate(clips):
+        frame = read_frames(store.open(clip.path), np.array([clip.seconds / 2]), clip.clip_id)[0]
+        x, y = _GAP + (k % columns) * cell_w, _GAP + (k // columns) * cell_h
+        sheet.paste(Image.fromarray(_square(frame, _TILE)), (x, y))
+        tags = [
+            str(clip.attributes[name]) for name in ("scene_type", "illumination", "weather") if name in clip.attributes
+        ]
+        draw.text((x, y + _TILE + 3), f"{clip.city} · {clip.capture_mode}", fill=_INK, font=_font(13))
+        draw.text((x, y + _TILE + 18), " · ".join(tags), fill=_GREY, font=_font(12))
+    write_atomic(path, lambda temporary: sheet.save(temporary, format="PNG"))
+
+
+def animated_overlay(path: Path, clip: Clip, store: ClipStore, side: int = 384, fps: float = 8.0) -> None:
+    """The clip beside itself with masks, ids, visibility and interactions; a .gif or an .mp4 by the name's ending."""
+    if path.suffix not in (".gif", ".mp4"):
+        raise CorpusError(f"{path}: an overlay is written as .gif or .mp4")
+    info = probe(store.open(clip.path), clip.clip_id)
+    count = max(1, int(info.seconds * fps))
+    times = np.arange(count) / fps
+    frames = read_frames(store.open(clip.path), times, clip.clip_id)
+    sidecar = sidecar_path(clip.path, TRUTH)
+    truth = ClipTruth.from_bytes(store.read(sidecar), clip.clip_id) if store.exists(sidecar) else None
+    pictures = [_side_by_side(frame, float(time), truth, side) for frame, time in zip(frames, times, strict=True)]
+    if path.suffix == ".mp4":
+        write_video(path, pictures, fps)
+        return
+    images = [Image.fromarray(picture).quantize(128, dither=Image.Dither.NONE) for picture in pictures]
+    options = {
+        "save_all": True,
+        "append_images": images[1:],
+        "duration": round(1000 / fps),
+        "loop": 0,
+        "optimize": False,
+    }
+    write_atomic(path, lambda temporary: images[0].save(temporary, format="GIF", **options))
+
+
+def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture:
+    """One frame with its ground truth: agents coloured by identity, fainter the more of them is hidden; ids; edges."""
+    scale = side / truth.size
+    large = cv2.resize(frame, (side, side), interpolation=cv2.INTER_CUBIC)
+    canvas = (large * 0.55 + 255 * 0.10).astype(np.uint8)
+    instances = cv2.resize(truth.instances(number).astype(np.int32), (side, side), interpolation=cv2.INTER_NEAREST)
+    rows = truth.observations(number)
+    centres: dict[int, tuple[float, float]] = {}
+    labels = []
+    for row in rows:
+        agent, fraction = int(truth.agent[row]), float(truth.visible_fraction[row])
+        colour = _colour(int(truth.agent_ids[agent]))
+        seen = instances == agent + 1
+        if seen.any():
+            canvas[seen] = (0.35 * large[seen] + 0.65 * np.array(colour)).astype(np.uint8)
+        left, top, right, bottom = (float(v) * scale for v in truth.box[row])
+        centres[agent] = ((left + right) / 2, (top + bottom) / 2)
+        if fraction < 0.95 and truth.amodal_pixels[row] * scale * scale > 60:  # outline of what is hidden
+            amodal = cv2.resize(
+                truth.amodal_mask(int(row)).astype(np.uint8), (side, side), interpolation=cv2.INTER_NEAREST
+            )
+            contours, _ = cv2.findContours(amodal, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+            cv2.drawContours(canvas, contours, -1, colour, 1, cv2.LINE_AA)
+        if truth.visible_pixels[row] * scale * scale > 250:
+            labels.append(((left + right) / 2, top, int(truth.agent_ids[agent]), fraction))
+    time = number / truth.fps
+    index = {int(agent_id): k for k, agent_id in enumerate(truth.agent_ids)}
+    for one in truth.interactions:
+        a, b = index.get(one.agent, -1), index.get(one.other, -1)
+        if one.start <= time < one.end and a in centres and b in centres and one.kind != "indirect":
+            start, end = (tuple(round(v) for v in centres[k]) for k in (b, a))
+            cv2.arrowedLine(canvas, start, end, (255, 236, 120), 1, cv2.LINE_AA, tipLength=0.12)
+    image = Image.fromarray(canvas)
+    draw = ImageDraw.Draw(image)
+    for x, y, agent_id, fraction in labels:
+        text = f"{agent_id % 1000}" if fraction > 0.95 else f"{agent_id % 1000} {fraction:.0%}"
+        draw.text(
+            (x, max(8.0, y - 5)),
+            text,
+            fill=(255, 255, 255),
+            font=_font(11),
+            anchor="mm",
+            stroke_width=2,
+            stroke_fill=(20, 20, 24),
+        )
+    return np.asarray(image)
+
+
+def _side_by_side(frame: Picture, time: float, truth: ClipTruth | None, side: int) -> Picture:
+    plain = _square(frame, side)
+    if truth is None:
+        return plain
+    number = min(int(time * truth.fps + 1e-6), truth.frames - 1)
+    gap = np.full((side, 8, 3), 250, np.uint8)
+    return np.concatenate([plain, gap, overlay(frame, truth, number, side)], axis=1)
+
+
+def _square(frame: Picture, side: int) -> Picture:
+    """The frame's central square at the wanted size."""
+    height, width = frame.shape[:2]
+    edge = min(height, width)
+    top, left = (height - edge) // 2, (width - edge) // 2
+    crop = frame[top : top + edge, left : left + edge]
+    return np.asarray(cv2.resize(crop, (side, side), interpolation=cv2.INTER_AREA if edge > side else cv2.INTER_CUBIC))
+
+
+def _colour(agent: int) -> tuple[int, int, int]:
+    """A lasting, bright colour per identity: hues a golden ratio apart."""
+    red, green, blue = colorsys.hsv_to_rgb(agent * 0.61803 % 1.0, 0.75, 0.98)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)

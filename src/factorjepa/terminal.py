@@ -1,0 +1,72 @@
+"""What people see in a terminal: progress with rate and ETA on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+console = Console()
+error_console = Console(stderr=True)
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextlib.contextmanager
+def counting(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress callback `(done, total)` in things."""
+    columns = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+    with _showing(what, columns, lambda n: f"{n:.0f} {unit}", lambda r: f"{r:.1f} {unit}/s") as progress:
+        yield progress
+
+
+@contextlib.contextmanager
+def downloading(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress callback `(done, total)` in bytes; the total may be unknown."""
+    columns = (DownloadColumn(), TransferSpeedColumn())
+    with _showing(what, columns, lambda n: f"{n / 1e6:.0f} MB", lambda r: f"{r / 1e6:.1f} MB/s") as progress:
+        yield progress
+
+
+@contextlib.contextmanager
+def _showing(
+    what: str, columns: tuple[ProgressColumn, ...], amount: Callable[[float], str], speed: Callable[[float], str]
+) -> Iterator[Callable[[int, int | None], None]]:
+    started = said = time.monotonic()
+    if not error_console.is_terminal:
+
+        def say(done: int, total: int | None) -> None:
+            nonlocal said
+            now = time.monotonic()
+            if now - said < _SECONDS_BETWEEN_LINES and done != total:
+                return
+            said = now
+            rate = done / max(now - started, 1e-9)
+            left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
+            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}"
+            error_console.print(text, highlight=False, markup=False)
+
+        yield say
+        return
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
+    with Progress(*shown, console=error_console) as progress:
+        task = progress.add_task(what, total=None, rate="")
+
+        def move(done: int, total: int | None) -> None:
+            rate = speed(done / max(time.monotonic() - started, 1e-9))
+            progress.update(task, completed=done, total=total, rate=rate)
+
+        yield move

@@ -1,0 +1,54 @@
+"""Verbs that make data: `simulate` and `pack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..terminal import console, counting
+
+
+def simulate(
+    out: Annotated[Path, typer.Argument(help="Folder for the corpus: new, or one that this command began.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, e.g. size=192 disorder=0.5")
+    ] = None,
+    clips: Annotated[int, typer.Option(help="How many clips.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.", min=0)] = 0,
+    preset: Annotated[str, typer.Option(help="dense, sparse, or the path of a YAML file.")] = "dense",
+    workers: Annotated[int | None, typer.Option(help="Worker processes; all cores by default.", min=1)] = None,
+) -> None:
+    """Simulate a DENSEWORLD corpus: H.264 clips with ground truth and a manifest. Run it again to finish.
+
+    Example:  [bold]factorjepa simulate out --clips 200 --seed 7[/bold]
+    """
+    from ..config import resolve
+    from ..corpus.simulated import SimulationPlan, choose_audit_cities, simulate_corpus
+    from ..world import WorldSettings
+
+    world = resolve(WorldSettings, preset, overrides or [])
+    plan = SimulationPlan(seed=seed, clips=clips, world=world, audit_cities=choose_audit_cities(world, seed))
+    with counting("simulate", "clips") as progress:
+        manifest = simulate_corpus(out, plan, workers, progress)
+    console.print(
+        f"{len(manifest)} clips in {out}. Look at them: factorjepa inspect {out}; factorjepa preview {out}",
+        highlight=False,
+    )
+
+
+def pack(
+    corpus: Annotated[Path, typer.Argument(help="A corpus folder with a manifest.parquet.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the shards.")],
+    shard_mb: Annotated[int, typer.Option(help="Size of a shard in megabytes.", min=1)] = 1000,
+) -> None:
+    """Copy a corpus into tar shards (webdataset layout) for network storage. Run it again to finish.
+
+    Example:  [bold]factorjepa pack out shards --shard-mb 500[/bold]
+    """
+    from ..corpus.store import pack as pack_corpus
+
+    with counting("pack", "clips") as progress:
+        packed = pack_corpus(corpus, out, shard_mb * 1_000_000, progress)
+    console.print(f"{len(packed)} clips in {out}", highlight=False)

@@ -17,6 +17,7 @@ from ..video import probe, read_frames, write_video
 from ..world import ClipTruth
 from .manifest import Clip, Manifest
 from .shards import TRUTH, sidecar_path
+from .splits import Split
 from .store import ClipStore
 
 Picture = NDArray[np.uint8]
@@ -37,6 +38,14 @@ def choose_clips(manifest: Manifest, count: int) -> list[Clip]:
         chosen += [clips[depth] for clips in queues if depth < len(clips)]
         depth += 1
     return chosen[:count]
+
+
+def liveliest(manifest: Manifest) -> Clip:
+    """The clip with most to see: of an audit city if there is one, the one with most agents per frame."""
+    clips = list(manifest.select(split=Split.AUDIT) or manifest)
+    if not clips:
+        raise CorpusError("there are no clips to show")
+    return max(clips, key=lambda clip: float(clip.attributes.get("agents_per_frame", 0.0)))
 
 
 def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: int = 6) -> None:
@@ -60,12 +69,14 @@ def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: 
     write_atomic(path, lambda temporary: sheet.save(temporary, format="PNG"))
 
 
-def animated_overlay(path: Path, clip: Clip, store: ClipStore, side: int = 384, fps: float = 8.0) -> None:
+def animated_overlay(
+    path: Path, clip: Clip, store: ClipStore, side: int = 320, fps: float = 6.0, seconds: float = 8.0
+) -> None:
     """The clip beside itself with masks, ids, visibility and interactions; a .gif or an .mp4 by the name's ending."""
     if path.suffix not in (".gif", ".mp4"):
         raise CorpusError(f"{path}: an overlay is written as .gif or .mp4")
     info = probe(store.open(clip.path), clip.clip_id)
-    count = max(1, int(info.seconds * fps))
+    count = max(1, int(min(info.seconds, seconds) * fps))
     times = np.arange(count) / fps
     frames = read_frames(store.open(clip.path), times, clip.clip_id)
     sidecar = sidecar_path(clip.path, TRUTH)

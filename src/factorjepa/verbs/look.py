@@ -53,12 +53,12 @@ def preview(
     Example:  [bold]factorjepa preview out --clip 'navapur/s00/v000#0.0'[/bold]
     """
     from ..corpus.manifest import Manifest
-    from ..corpus.preview import animated_overlay, choose_clips, contact_sheet
+    from ..corpus.preview import animated_overlay, choose_clips, contact_sheet, liveliest
     from ..corpus.store import open_store
 
     manifest, store = Manifest.read(corpus), open_store(corpus)
     folder = out or corpus / "preview"
-    chosen = manifest.clip(clip) if clip else choose_clips(manifest.select(split="audit") or manifest, 1)[0]
+    chosen = manifest.clip(clip) if clip else liveliest(manifest)
     sheet, moving = folder / "contact_sheet.png", folder / f"overlay.{'mp4' if movie else 'gif'}"
     contact_sheet(sheet, choose_clips(manifest, count), store)
     animated_overlay(moving, chosen, store)

@@ -83,7 +83,9 @@ class Backdrop:
             full[:above, left:right] = painting[:1]  # or shrinking would darken the roof line
             cells = slice(round(b.x0 * _ROOF_CELLS), round(b.x1 * _ROOF_CELLS))
             self.roofs[number, cells] = b.height
-            self.tones[number, cells] = painting[: len(painting) // 2].mean(axis=(0, 1))
+            terrace = np.array((150, 144, 136)) * self.light.gain * (0.8 + 0.4 * (b.look % 97) / 97)
+            self.tones[number, cells] = 0.4 * painting[: len(painting) // 2].mean(axis=(0, 1)) + 0.6 * terrace
+            self.tones[number, cells.start : cells.start + 2] *= 0.8  # parapet between two roofs
         return full
 
     def centre(self, pose: Pose) -> float:
@@ -196,8 +198,12 @@ class Backdrop:
         x0, x1 = pose.position[0] - 40.0 * ahead, pose.position[0] + 90.0 * ahead
         above = pose.position[2] > DECK_HEIGHT + DECK_EDGE
         z = DECK_HEIGHT + (DECK_EDGE if above else 0.0)
-        corners = ((x0, -DECK_HALF, z), (x1, -DECK_HALF, z), (x1, DECK_HALF, z), (x0, DECK_HALF, z))
-        surfaces = [(corners, 1.05 if above else 0.62)]
+        across = [(-DECK_HALF, DECK_HALF, 0.85 if above else 0.62)]
+        if above:  # parapets and the line between its two lanes
+            across += [(-DECK_HALF, 0.35 - DECK_HALF, 1.25), (DECK_HALF - 0.35, DECK_HALF, 1.25), (-0.07, 0.07, 1.4)]
+        else:  # girders
+            across += [(-1.6, -1.0, 0.5), (1.0, 1.6, 0.5)]
+        surfaces = [(((x0, a, z), (x1, a, z), (x1, b, z), (x0, b, z)), shade) for a, b, shade in across]
         if abs(pose.position[1]) > DECK_HALF:
             y, top = np.sign(pose.position[1]) * DECK_HALF, DECK_HEIGHT + DECK_EDGE
             surfaces.append((((x0, y, DECK_HEIGHT), (x1, y, DECK_HEIGHT), (x1, y, top), (x0, y, top)), 0.85))

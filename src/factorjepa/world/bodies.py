@@ -44,6 +44,11 @@ def bicycle(phase: int) -> Body:
     return _cycle(Body()).rider(-0.12, 0.88, 0.16)
 
 
+@shape("parked_bicycle")
+def parked_bicycle(phase: int) -> Body:
+    return _cycle(Body())
+
+
 @shape("cargo_bicycle")
 def cargo_bicycle(phase: int) -> Body:
     body = _cycle(Body(), base=0.62).rider(0.0, 0.88, 0.14)
@@ -75,6 +80,16 @@ def motorcycle(phase: int) -> Body:
 @shape("scooter")
 def scooter(phase: int) -> Body:
     return _two_wheeler(Body(), True).rider(-0.18, 0.74, 0.04)
+
+
+@shape("parked_motorcycle")
+def parked_motorcycle(phase: int) -> Body:
+    return _two_wheeler(Body(), False)
+
+
+@shape("parked_scooter")
+def parked_scooter(phase: int) -> Body:
+    return _two_wheeler(Body(), True)
 
 
 @shape("multi_rider_two_wheeler")
@@ -231,20 +246,30 @@ def tempo(phase: int) -> Body:
     return _lorry(4.2, 1.7, 2.1, 1.3, 1.7)
 
 
-@shape("auto_rickshaw")
-def auto_rickshaw(phase: int) -> Body:
+def _auto(people: bool) -> Body:
     """Three wheels, canvas hood, open sides."""
     body = Body().wheel(1.08, 0.0, 0.22, 0.12).wheel(-0.85, 0.52, 0.22, 0.12).wheel(-0.85, -0.52, 0.22, 0.12)
     body.prism([(0.75, 0.25), (1.25, 0.30), (1.12, 0.95), (0.85, 1.05)], 0.0, 0.80, "paint")
     body.prism([(-1.28, 0.28), (0.80, 0.25), (0.80, 0.62), (-1.28, 0.72)], 0.0, 1.28, "paint")
     body.prism([(-1.30, 0.70), (-0.95, 0.70), (-0.95, 1.45), (-1.22, 1.45)], 0.0, 1.26, "paint")
-    body.rider(0.30, 0.62, 0.05, "canvas").rider(-0.62, 0.66, 0.0, "paint2", 0.25)
+    if people:
+        body.rider(0.30, 0.62, 0.05, "canvas").rider(-0.62, 0.66, 0.0, "paint2", 0.25)
     body.prism([(-1.28, 1.38), (0.75, 1.42), (0.55, 1.72), (-1.15, 1.70)], 0.0, 1.30, "yellow", "yellow")
     body.panel([(0.84, -0.5, 1.02), (0.84, 0.5, 1.02), (0.66, 0.5, 1.45), (0.66, -0.5, 1.45)], "glass")
     body.disc(1.22, 0.0, 0.66, 0.11, 0.11, "light")
     for y in (0.42, -0.58):
         body.end_panel(-1.31, -1.0, y, y + 0.16, 0.42, 0.54, "tail")
     return body.end_panel(-1.312, -1.0, -0.2, 0.2, 0.42, 0.54, "plate")
+
+
+@shape("auto_rickshaw")
+def auto_rickshaw(phase: int) -> Body:
+    return _auto(people=True)
+
+
+@shape("parked_auto_rickshaw")
+def parked_auto_rickshaw(phase: int) -> Body:
+    return _auto(people=False)
 
 
 @shape("e_rickshaw")
@@ -294,7 +319,15 @@ def mobile_vendor(phase: int) -> Body:
 
 @shape("handcart")
 def handcart(phase: int) -> Body:
-    body = Body().walker(phase, x=-1.05, coat="paint", legs="canvas")
+    return _loaded_cart(Body().walker(phase, x=-1.05, coat="paint", legs="canvas"))
+
+
+@shape("parked_handcart")
+def parked_handcart(phase: int) -> Body:
+    return _loaded_cart(Body())
+
+
+def _loaded_cart(body: Body) -> Body:
     for y in (0.48, -0.48):
         body.wheel(0.25, y, 0.38, 0.06)
     body.box(0.3, 0.0, 0.62, 1.9, 0.95, 0.08, "wood")

@@ -97,7 +97,7 @@ class _Rows:
         kind = KINDS[EGO[mode]]
         y = self.street.half_road * float(self.rng.uniform(0.35, 0.6))
         if mode == "walk":
-            y = float(self.rng.uniform(-0.9, 0.9)) * (self.street.half_way - 1.0)
+            y = float(self.rng.uniform(-0.7, 0.7)) * (self.street.half_way - 1.0)
         self._append(kind, CAMERA, 4.0, y, 0, 1.0, y, crosses=False, restless=0.0)
 
     def add_agent(self, kind: Kind) -> None:

@@ -100,7 +100,7 @@ class Renderer:
         self.styles = [
             Style(
                 model,
-                palette_of(model.removeprefix("sari_"), int(look), accents),
+                palette_of(_kind_name(model), int(look), accents),
                 (gain[0], gain[1], gain[2]),
                 light.night,
             )
@@ -339,6 +339,11 @@ class Renderer:
         for x, y in starts.tolist():
             cv2.line(streaks, (x, y), (x + 1, y + length), 34, 1)
         cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
+
+
+def _kind_name(model: str) -> str:
+    """The kind whose colours a model wears."""
+    return model.removeprefix("sari_").removeprefix("parked_")
 
 
 def _fog_matrix(share: float, air: NDArray[np.float32]) -> Floats:

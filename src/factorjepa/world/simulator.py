@@ -69,22 +69,24 @@ class ClipSpec:
 
 def source_spec(settings: WorldSettings, seed: int, index: int) -> SourceSpec:
     """The source's place in the provenance tree, drawn from its own address."""
-    rng = stream(seed, settings.regime, "source", index)
     cities = [settings.cities[k] for k in stream(seed, "cities").permutation(len(settings.cities))]
     city, rank = cities[index % len(cities)], index // len(cities)
     session = f"s{rank // 3:02d}"
 
-    def draw(weights: dict[Any, float]) -> Any:
-        names, shares = list(weights), np.array(list(weights.values()), dtype=float)
-        return names[int(rng.choice(len(names), p=shares / shares.sum()))]
+    def draw(what: str, weights: dict[Any, float], stride: float) -> Any:
+        """Neighbouring sources draw far apart (a Kronecker sequence), so that a small corpus shows everything."""
+        names, shares = list(weights), np.cumsum(list(weights.values()))
+        position = (stream(seed, settings.regime, what).random() + index * stride) % 1.0
+        return names[min(int(np.searchsorted(shares, position * shares[-1], side="right")), len(names) - 1)]
 
-    illumination = cast(Illumination, draw(settings.illumination))
     rainy, hazy = CITIES[city].rain, 0.35 * CITIES[city].haze
-    weather = cast(Weather, draw({"clear": max(0.05, 1 - rainy - hazy), "rain": rainy, "haze": hazy}))
-    return SourceSpec(
-        index, city, session, f"{city}/{session}/v{rank:03d}", draw(settings.capture_modes), draw(settings.scene_types),
-        illumination, weather,
-    )  # fmt: skip
+    sky = {"clear": max(0.05, 1 - rainy - hazy), "rain": rainy, "haze": hazy}
+    capture_mode = cast(CaptureMode, draw("capture mode", settings.capture_modes, 0.8191725))
+    scene_type = cast(SceneType, draw("scene type", settings.scene_types, 0.6710436))
+    illumination = cast(Illumination, draw("illumination", settings.illumination, 0.5497005))
+    weather = cast(Weather, draw("weather", sky, 0.4503601))
+    source = f"{city}/{session}/v{rank:03d}"
+    return SourceSpec(index, city, session, source, capture_mode, scene_type, illumination, weather)
 
 
 def clip_spec(settings: WorldSettings, seed: int, index: int) -> ClipSpec:

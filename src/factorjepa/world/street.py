@@ -209,11 +209,10 @@ def _obstacles(
     sparse = settings.regime == "sparse"
     clutter = settings.clutter
     stall_models = ["stall", "stall", "fruit_stall", "kiosk"]
-    parked_models = (
-        ["sedan", "hatchback", "suv"]
-        if sparse
-        else ["scooter", "motorcycle", "auto_rickshaw", "hatchback", "taxi", "bicycle", "handcart"]
-    )
+    parked_models = ["sedan", "hatchback", "suv"]
+    if not sparse:
+        two_wheelers = ["parked_scooter", "parked_scooter", "parked_motorcycle", "parked_bicycle"]
+        parked_models = [*two_wheelers, "parked_auto_rickshaw", "parked_handcart", "hatchback", "taxi"]
     placed: list[Obstacle] = []
 
     def free(x: float, y: float, clearance: float) -> bool:
@@ -230,7 +229,7 @@ def _obstacles(
         for side in (1.0, -1.0):
             for _ in range(rng.poisson(rate * LENGTH / 10.0 / 2.0)):
                 model = models[int(rng.integers(len(models)))]
-                kind = KINDS.get(model)
+                kind = KINDS.get(model.removeprefix("parked_"))
                 half = (kind.length / 2, kind.width / 2) if kind else (footprint or (0.4, 0.4))
                 x, y = float(rng.uniform(0, LENGTH)), side * float(rng.uniform(*inset))
                 if not free(x, y, half[0] + 0.4):

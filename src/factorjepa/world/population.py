@@ -88,10 +88,17 @@ class _Rows:
     def __init__(self, street: Street, rng: np.random.Generator) -> None:
         self.street, self.rng = street, rng
         self.rows: list[dict[str, object]] = []
-        self.places: list[tuple[float, float, float, float]] = [
-            (o.x, o.y, max(o.half_length * abs(o.hx), o.half_width), max(o.half_length * abs(o.hy), o.half_width))
-            for o in street.obstacles
-        ]
+        self.places = np.zeros((1000, 4))  # centre and half extents of everything placed so far
+        self.count = 0
+        for o in street.obstacles:
+            extent_x = max(o.half_length * abs(o.hx), o.half_width)
+            self._take(o.x, o.y, extent_x, max(o.half_length * abs(o.hy), o.half_width))
+
+    def _take(self, *place: float) -> None:
+        if self.count == len(self.places):
+            self.places = np.concatenate([self.places, np.zeros_like(self.places)])
+        self.places[self.count] = place
+        self.count += 1
 
     def add_camera(self, mode: CaptureMode) -> None:
         kind = KINDS[EGO[mode]]
@@ -164,9 +171,10 @@ class _Rows:
     def _spot(self, kind: Kind, axis: int, lateral: float) -> tuple[float, float] | None:
         """A place without overlap, near the wanted lateral coordinate; None where the street is full."""
         length = LENGTH if axis == 0 else CROSS_LENGTH
-        taken = np.array(self.places).reshape(-1, 4)
-        for attempt in range(10):
-            along = float(self.rng.uniform(0, length)) - (0 if axis == 0 else length / 2)
+        taken = self.places[: self.count]
+        tries = self.rng.random(10).tolist()
+        for attempt, share in enumerate(tries):
+            along = (share if axis == 0 else share - 0.5) * length
             nudge = 0.0 if attempt < 4 else float(self.rng.normal(0, 0.6))
             x, y, half_x, half_y = self._footprint(kind, axis, along, lateral + nudge)
             apart_x = np.abs((x - taken[:, 0] + LENGTH / 2) % LENGTH - LENGTH / 2) > half_x + taken[:, 2] + 0.25
@@ -195,31 +203,32 @@ class _Rows:
     ) -> dict[str, object]:
         rng = self.rng
         x, y, half_x, half_y = self._footprint(kind, axis, along, lateral_now)
-        self.places.append((x, y, half_x, half_y))
+        self._take(x, y, half_x, half_y)
         slow = 0.75 if self.street.scene_type in ("market", "residential", "heritage") else 1.0
         quick = 1.0 if self.street.regime == "dense" else 1.25
         pace = slow * quick if kind.wheels else 1.0
-        stature = (
-            float(np.clip(rng.normal(1.0, 0.06), 0.85, 1.15)) if not kind.wheels else float(rng.uniform(0.96, 1.04))
-        )
+        u, n = rng.random(7).tolist(), rng.standard_normal(3).tolist()
+        stature = 0.96 + 0.08 * u[0] if kind.wheels else min(max(1.0 + 0.06 * n[0], 0.85), 1.15)
+        hurry = min(max(1.0 + kind.speed_spread * n[1], 0.5), 1.6)
+        drift = (0.05 + 0.45 * self.street.disorder) * (0.5 if kind.width > 1.5 else 1.0)
         row: dict[str, object] = {
-            "spec": kind, "code": code, "x": x, "y": y, "along": along, "lateral_now": lateral_now,
-            "first": (axis, sign, lateral), "crosses": crosses, "stature": stature, "look": int(rng.integers(2**31)),
-            "speed": max(0.25, kind.speed * pace * float(np.clip(rng.normal(1, kind.speed_spread), 0.5, 1.6))),
-            "push": kind.push + 0.10 * float(rng.normal()),
-            "side": 1.0 if rng.random() < 0.5 else -1.0,
-            "wander": (
-                (0.05 + 0.45 * self.street.disorder) * (0.5 if kind.width > 1.5 else 1.0),
-                float(rng.uniform(0.4, 1.1)),
-                float(rng.uniform(0, 2 * np.pi)),
-            ),
-            "pause": (
-                kind.restless if restless is None else restless,
-                float(rng.uniform(0.25, 0.7)),
-                float(rng.uniform(0, 2 * np.pi)),
-            ),
-            "obeys": bool(rng.random() > 0.55 * self.street.disorder),
-        }  # fmt: skip
+            "spec": kind,
+            "code": code,
+            "x": x,
+            "y": y,
+            "along": along,
+            "lateral_now": lateral_now,
+            "first": (axis, sign, lateral),
+            "crosses": crosses,
+            "stature": stature,
+            "look": int(rng.integers(2**31)),
+            "speed": max(0.25, kind.speed * pace * hurry),
+            "push": kind.push + 0.10 * n[2],
+            "side": 1.0 if u[1] < 0.5 else -1.0,
+            "wander": (drift, 0.4 + 0.7 * u[2], 2 * np.pi * u[3]),
+            "pause": (kind.restless if restless is None else restless, 0.25 + 0.45 * u[4], 2 * np.pi * u[5]),
+            "obeys": u[6] > 0.55 * self.street.disorder,
+        }
         self.rows.append(row)
         return row
 

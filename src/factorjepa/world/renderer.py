@@ -16,7 +16,7 @@ from .dynamics import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather
-from .sprites import NO_STYLE, BodyPlace, Style, draw_near, height_of, palette_of, picture_of, view_bins
+from .sprites import NO_STYLE, BodyPlace, Style, draw_near, height_of, palette_of, picture_of, view_bins, view_codes
 from .street import Street
 from .taxonomy import KIND_NAMES, KINDS
 from .textures import Light
@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 _FARTHEST = 60.0
 _SMALLEST = 0.036  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
+_UNSEEN_FOG = 0.06  # less air than this is not mixed in
 _TOGETHER = 16  # frames whose geometry is worked out at once
 _CLEAR = (0, 0, 0, 255)  # a pixel of a picture that shows only background
 
@@ -65,7 +66,9 @@ class _Bodies:
     pixels: Floats
     depth: Floats
     scale: Floats  # pixels per metre
-    views: NDArray[np.intp]  # [K, 6] view bins, walking phase, fog step
+    views: NDArray[np.intp]  # codes of the pictures
+    phases: NDArray[np.intp]  # of walking
+    fog: NDArray[np.intp]  # step
     outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
     near: NDArray[np.bool_]  # so close that perspective inside the body shows
     heading: Floats  # [K, 2]
@@ -184,16 +187,15 @@ class Renderer:
         cos, sin = hx[at], hy[at]
         ground = np.sqrt(dx * dx + dy * dy)
         distance = np.sqrt(ground * ground + dz * dz)
-        views = np.empty((row.size, 6), np.intp)
-        views[:, :4] = view_bins(
+        bins = view_bins(
             np.arctan2(dy * cos - dx * sin, dx * cos + dy * sin),
             np.arctan2(dz - 0.35 * self.heights[row], np.maximum(ground, 0.3)),
             distance,
             tall[at],
         )
         stride = np.array(times)[frame] * np.maximum(3.0, 3.2 * crowd.speed[row]) + self.population.look[row] % 4
-        views[:, 4] = np.where(self.walks[row], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
-        views[:, 5] = np.rint(self.backdrop.fog(depth[at]) * _FOG_STEPS)
+        phases = np.where(self.walks[row], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
+        fog = self.backdrop.fog(depth[at])
         columns = {
             "rows": row,
             "laps": laps[at],
@@ -201,7 +203,9 @@ class Renderer:
             "pixels": pixels[at],
             "depth": depth[at],
             "scale": scale[at] * self.population.stature[row],
-            "views": views,
+            "views": view_codes(bins, phases),
+            "phases": phases,
+            "fog": np.where(fog < _UNSEEN_FOG, 0, np.rint(fog * _FOG_STEPS)).astype(np.intp),
             "outside": np.abs(points[at][:, 1]) > street.half_way + 0.3,
             "near": (distance < 0.8 * self.spans[row] + 0.8) | (tall[at] > 0.5 * size),
             "heading": np.stack([cos, sin], axis=1),
@@ -259,13 +263,12 @@ class Renderer:
         size = self.size
         affine = np.zeros((2, 3))
         rows, scales, places = bodies.rows.tolist(), bodies.scale.tolist(), bodies.pixels.tolist()
-        near, outside, views = bodies.near.tolist(), bodies.outside.tolist(), bodies.views.tolist()
+        near, outside, views, fogs = (getattr(bodies, n).tolist() for n in ("near", "outside", "views", "fog"))
         for k, row in enumerate(rows):
-            *view, phase, fog = views[k]
             if near[k]:
-                self._blend_near(canvas, bodies, k, phase, back, ids, seen)
+                self._blend_near(canvas, bodies, k, back, ids, seen)
                 continue
-            picture = picture_of(self.styles[row], phase, *view)
+            picture = picture_of(self.styles[row], views[k])
             factor = scales[k] / picture.scale
             height, width = picture.pixels.shape[:2]
             left, top = places[k][0] - picture.anchor[0] * factor, places[k][1] - picture.anchor[1] * factor
@@ -278,8 +281,8 @@ class Renderer:
             patch = cv2.warpAffine(
                 picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
             )
-            if fog:
-                patch = cv2.transform(patch, self.fog_mix[fog])
+            if fogs[k]:
+                patch = cv2.transform(patch, self.fog_mix[fogs[k]])
             if outside[k]:  # on the crossing street: the corner houses may stand before it
                 patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
             through = cv2.extractChannel(patch, 3)
@@ -293,7 +296,6 @@ class Renderer:
         canvas: Image,
         bodies: _Bodies,
         k: int,
-        phase: int,
         back: Backview,
         ids: NDArray[np.uint16] | None,
         seen: list[Seen],
@@ -302,7 +304,7 @@ class Renderer:
         mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
         heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
         place = BodyPlace(bodies.pose, bodies.points[k], heading, float(self.population.stature[row]))
-        draw_near(canvas, mask, self.styles[row], phase, place)
+        draw_near(canvas, mask, self.styles[row], int(bodies.phases[k]), place)
         if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
             self._note(bodies, k, (top, left), mask[top : top + height, left : left + width] > 0, back, ids, seen)

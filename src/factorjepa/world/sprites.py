@@ -90,13 +90,26 @@ _MOST_PICTURES = 40_000
 NO_STYLE = Style("", (), (1.0, 1.0, 1.0), False)
 
 
-def picture_of(style: Style, phase: int, azimuth: int, elevation: int, distance: int, level: int) -> Sprite:
+def view_codes(views: NDArray[np.intp], phases: NDArray[np.intp]) -> NDArray[np.intp]:
+    """One number per view (`[N, 4]` bins) and walking phase; smaller than VIEW_CODES."""
+    azimuth, elevation, distance, level = views.T
+    return np.asarray((((phases * AZIMUTHS + azimuth) * 16 + elevation) * 8 + distance) * 8 + level)
+
+
+VIEW_CODES = 4 * AZIMUTHS * 16 * 8 * 8
+
+
+def picture_of(style: Style, code: int) -> Sprite:
     """The painted and lit picture of a body in one view."""
-    key = ((((style.number * 4 + phase) * AZIMUTHS + azimuth) * 16 + elevation) * 8 + distance) * 8 + level
+    key = style.number * VIEW_CODES + code
     picture = _PICTURES.get(key)
     if picture is None:
         if len(_PICTURES) >= _MOST_PICTURES:
             _PICTURES.clear()
+        rest, level = divmod(code, 8)
+        rest, distance = divmod(rest, 8)
+        rest, elevation = divmod(rest, 16)
+        phase, azimuth = divmod(rest, AZIMUTHS)
         picture = _PICTURES[key] = _paint(style, _draw(style.model, phase, (azimuth, elevation, distance, level)))
     return picture
 
@@ -225,7 +238,13 @@ def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place:
     colours = face_colours(style, shape.materials[visible], shades[visible])
     zoom = pose.focal * 16 / np.maximum(seen[:, 2], NEAR)
     fixed = np.rint(seen[:, :2] * zoom[:, None] + pose.centre * 16).astype(np.int32)
+    lowest, highest = np.minimum.reduceat(fixed, shape.starts), np.maximum.reduceat(fixed, shape.starts)
+    limit = 16 * frame.shape[0]
+    reach = 2 * shape.radii.max(axis=1) * zoom[shape.starts]  # discs are wider than their one point
+    outside = ((highest + reach[:, None] < 0) | (lowest - reach[:, None] > limit)).any(axis=1) & (nearest >= NEAR)
     for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):
+        if outside[index]:
+            continue
         start = int(shape.starts[index])
         if shape.radii[index, 0] > 0:
             centre = (int(fixed[start, 0]), int(fixed[start, 1]))

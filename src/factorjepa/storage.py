@@ -86,14 +86,19 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
     except OSError as error:
         raise storage_error(folder, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(lock, folder, doing)
         yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folder: Path, doing: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise StorageError(
             f"{folder}: another process is {doing} into it; wait for it or choose another folder"
         ) from None
-    finally:
-        os.close(lock)
 
 
 def _fsync_folder(folder: Path) -> None:

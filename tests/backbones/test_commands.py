@@ -178,4 +178,4 @@ def test_convert_command_writes_what_load_reads(tmp_path: Path) -> None:
     "command", [("features",), *(("weights", verb) for verb in ("list", "fetch", "verify", "convert"))]
 )
 def test_every_command_shows_an_example(command: tuple[str, ...]) -> None:
-    assert "Example: factorjepa" in invoke(*command, "--help").output
+    assert "Example:  factorjepa" in invoke(*command, "--help").output

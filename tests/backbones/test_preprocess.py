@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from factorjepa.backbones.preprocess import MEAN, STD, normalise, preprocess, resize_frames
+from factorjepa.backbones.preprocess import normalise, preprocess, resize_frames
 from factorjepa.errors import BackboneError
+from factorjepa.pixels import IMAGENET_MEAN as MEAN
+from factorjepa.pixels import IMAGENET_STD as STD
 from factorjepa.video import read_frames
 
 

@@ -15,8 +15,9 @@ from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Batch, EvaluationLoader, Loader
 from factorjepa.corpus.manifest import Clip
 from factorjepa.corpus.store import pack
-from factorjepa.corpus.windows import IMAGENET_MEAN, IMAGENET_STD, WindowSpec, window_times
+from factorjepa.corpus.windows import WindowSpec, window_times
 from factorjepa.errors import CorpusError, VideoError
+from factorjepa.pixels import IMAGENET_MEAN, IMAGENET_STD
 from factorjepa.video import frame_index
 
 from .clips import STEP, four_splits, make_corpus, shade_of, write_clip

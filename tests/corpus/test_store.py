@@ -159,7 +159,7 @@ def test_a_second_packer_is_refused_and_the_first_is_not_disturbed(corpus: Path,
     )
     assert child.stdout is not None
     assert int(child.stdout.readline()) > 0
-    with pytest.raises(CorpusError, match="another process is packing into it"):
+    with pytest.raises(StorageError, match="another process is packing into it"):
         pack(corpus, tmp_path, SHARD)
     child.communicate()
     assert child.returncode == 0

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from factorjepa.corpus.windows import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     WindowSpec,
     centre_square,
     preprocess,
@@ -18,6 +16,7 @@ from factorjepa.corpus.windows import (
     window_times,
 )
 from factorjepa.errors import CorpusError
+from factorjepa.pixels import IMAGENET_MEAN, IMAGENET_STD
 
 from .clips import make_clip
 

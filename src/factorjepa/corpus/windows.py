@@ -3,10 +3,7 @@
 Which window a clip gives is drawn from (replication, clip_id) alone, so every method sees the same frames in one
 replication, in whatever order and by whichever worker they are read.
 
-Spatially, the largest centred square of the picture is kept and resized to `size`: the same view as resizing the short
-side to `size` and cropping the centre, without the rounding of the long side and without resizing what is cut away.
-Shrinking averages over areas (OpenCV's INTER_AREA, so that fine texture does not alias); enlarging is bilinear. Then
-pixels are normalised with the ImageNet mean and standard deviation.
+Spatially, the largest centred square of the picture is kept, resized to `size` and normalised: see `factorjepa.pixels`.
 """
 
 from __future__ import annotations
@@ -14,19 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from ..config import Settings
 from ..errors import CorpusError
+from ..pixels import centre_part, normalise, resize_to_cover
 from ..seeding import stream
 from ..video import Frames
 from .manifest import Clip
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 
 _ROUNDING = 1e-6  # seconds; t_end - t_start of a clip of exactly one window may come out a hair short
 
@@ -68,19 +62,10 @@ def refuse_short(clips: Iterable[Clip], spec: WindowSpec) -> None:
 
 def centre_square(width: int, height: int) -> tuple[int, int, int]:
     """Left, top and side of the square that is kept: maps annotations into the window, `(x - left) * size / side`."""
-    side = min(width, height)
-    return (width - side) // 2, (height - side) // 2, side
+    left, top, side, _ = centre_part(width, height)
+    return left, top, side
 
 
 def preprocess(frames: Frames, size: int) -> NDArray[np.float32]:
     """`uint8 [T, H, W, 3]` -> centred square, resized, normalised `float32 [3, T, size, size]`."""
-    left, top, side = centre_square(frames.shape[2], frames.shape[1])
-    square = frames[:, top : top + side, left : left + side]
-    if side != size:
-        how = cv2.INTER_AREA if side > size else cv2.INTER_LINEAR
-        square = np.stack([cv2.resize(frame, (size, size), interpolation=how) for frame in square])
-    video = np.empty((3, len(frames), size, size), np.float32)
-    for channel, (mean, std) in enumerate(zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)):
-        np.multiply(square[..., channel], np.float32(1 / (255 * std)), out=video[channel])
-        video[channel] -= np.float32(mean / std)
-    return video
+    return normalise(resize_to_cover(frames, size, size))

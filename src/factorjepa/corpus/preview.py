@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,18 +27,20 @@ _TILE, _CAPTION, _GAP = 224, 34, 10
 
 
 def choose_clips(manifest: Manifest, count: int) -> list[Clip]:
-    """Clips as unlike each other as can be: turn by turn through scene types, capture modes and cities."""
-    groups: dict[tuple[object, ...], list[Clip]] = {}
-    for clip in manifest:
-        key = (clip.attributes.get("scene_type"), clip.capture_mode, clip.attributes.get("illumination"))
-        groups.setdefault(key, []).append(clip)
-    queues = sorted(groups.values(), key=lambda clips: (-len({c.city for c in clips}), clips[0].clip_id))
-    chosen: list[Clip] = []
-    depth = 0
-    while len(chosen) < min(count, len(manifest)):
-        chosen += [clips[depth] for clips in queues if depth < len(clips)]
-        depth += 1
-    return chosen[:count]
+    """Clips as unlike each other as can be: each next one repeats least of what is shown already."""
+    left, chosen = list(manifest), list[Clip]()
+    shown = Counter[tuple[str, object]]()
+    while left and len(chosen) < count:
+        following = min(left, key=lambda clip: (sum(shown[trait] for trait in _traits(clip)), clip.clip_id))
+        left.remove(following)
+        chosen.append(following)
+        shown.update(_traits(following))
+    return chosen
+
+
+def _traits(clip: Clip) -> list[tuple[str, object]]:
+    tags = [(name, clip.attributes.get(name)) for name in ("scene_type", "illumination", "weather")]
+    return [("city", clip.city), ("mode", clip.capture_mode), ("source", clip.source), *tags]
 
 
 def liveliest(manifest: Manifest) -> Clip:
@@ -85,7 +88,7 @@ def animated_overlay(
     if path.suffix == ".mp4":
         write_video(path, pictures, fps)
         return
-    images = [Image.fromarray(picture).quantize(128, dither=Image.Dither.NONE) for picture in pictures]
+    images = [Image.fromarray(picture).quantize(255, method=Image.Quantize.FASTOCTREE) for picture in pictures]
     options = {
         "save_all": True,
         "append_images": images[1:],

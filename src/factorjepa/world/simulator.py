@@ -74,17 +74,20 @@ def source_spec(settings: WorldSettings, seed: int, index: int) -> SourceSpec:
     session = f"s{rank // 3:02d}"
 
     def draw(what: str, weights: dict[Any, float], stride: float) -> Any:
-        """Neighbouring sources draw far apart (a Kronecker sequence), so that a small corpus shows everything."""
+        """Neighbouring sources draw far apart, so that a small corpus shows everything.
+
+        A Kronecker sequence: steps by a quadratic irrational spread evenly at every length.
+        """
         names, shares = list(weights), np.cumsum(list(weights.values()))
         position = (stream(seed, settings.regime, what).random() + index * stride) % 1.0
         return names[min(int(np.searchsorted(shares, position * shares[-1], side="right")), len(names) - 1)]
 
     rainy, hazy = CITIES[city].rain, 0.35 * CITIES[city].haze
     sky = {"clear": max(0.05, 1 - rainy - hazy), "rain": rainy, "haze": hazy}
-    capture_mode = cast(CaptureMode, draw("capture mode", settings.capture_modes, 0.8191725))
-    scene_type = cast(SceneType, draw("scene type", settings.scene_types, 0.6710436))
-    illumination = cast(Illumination, draw("illumination", settings.illumination, 0.5497005))
-    weather = cast(Weather, draw("weather", sky, 0.4503601))
+    capture_mode = cast(CaptureMode, draw("capture mode", settings.capture_modes, 0.41421356))
+    scene_type = cast(SceneType, draw("scene type", settings.scene_types, 0.61803399))
+    illumination = cast(Illumination, draw("illumination", settings.illumination, 0.73205081))
+    weather = cast(Weather, draw("weather", sky, 0.30277564))
     source = f"{city}/{session}/v{rank:03d}"
     return SourceSpec(index, city, session, source, capture_mode, scene_type, illumination, weather)
 

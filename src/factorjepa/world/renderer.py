@@ -26,7 +26,7 @@ cv2.setNumThreads(1)  # one process per core; also the same result everywhere
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 _FARTHEST = 60.0
-_SMALLEST = 0.036  # of the frame's height: a smaller body is not drawn
+_SMALLEST = 0.04  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
 _UNSEEN_FOG = 0.06  # less air than this is not mixed in
 _TOGETHER = 16  # frames whose geometry is worked out at once

@@ -16,7 +16,18 @@ from .dynamics import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather
-from .sprites import NO_STYLE, BodyPlace, Style, draw_near, height_of, palette_of, picture_of, view_bins, view_codes
+from .sprites import (
+    NO_STYLE,
+    BodyPlace,
+    Gain,
+    Style,
+    draw_near,
+    height_of,
+    palette_of,
+    picture_of,
+    view_bins,
+    view_codes,
+)
 from .street import Street
 from .taxonomy import KIND_NAMES, KINDS
 from .textures import Light
@@ -99,22 +110,17 @@ class Renderer:
         for row, model in enumerate(self.models):
             if model == "pedestrian" and population.look[row] % 5 < 2:
                 self.models[row] = "sari_pedestrian"
-        accents, gain = street.city.accents, light.gain.tolist()
+        gain: Gain = (float(light.gain[0]), float(light.gain[1]), float(light.gain[2]))
+        night, self.tint = (gain, (1.0, 1.0, 1.0)) if light.night else (None, gain)
         self.styles = [
-            Style(
-                model,
-                palette_of(_kind_name(model), int(look), accents),
-                (gain[0], gain[1], gain[2]),
-                light.night,
-            )
-            if model
-            else NO_STYLE
+            Style(model, palette_of(_kind_name(model), int(look), street.city.accents), night) if model else NO_STYLE
             for model, look in zip(self.models, population.look, strict=True)
         ]
         self.heights = np.array([height_of(model) if model else 0.0 for model in self.models]) * population.stature
         self.drawn = np.array([bool(model) for model in self.models])
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
-        self.fog_mix = [_fog_matrix(step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
+        self.mixes = [_mix_matrix(self.tint, step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
+        self.always_mixed = min(self.tint) < 0.95
         self.walks = np.array(
             [(bool(m) and m in KINDS and not KINDS[m].wheels) or m == "sari_pedestrian" for m in self.models]
         )
@@ -281,8 +287,8 @@ class Renderer:
             patch = cv2.warpAffine(
                 picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
             )
-            if fogs[k]:
-                patch = cv2.transform(patch, self.fog_mix[fogs[k]])
+            if fogs[k] or self.always_mixed:
+                patch = cv2.transform(patch, self.mixes[fogs[k]])
             if outside[k]:  # on the crossing street: the corner houses may stand before it
                 patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
             through = cv2.extractChannel(patch, 3)
@@ -304,7 +310,7 @@ class Renderer:
         mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
         heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
         place = BodyPlace(bodies.pose, bodies.points[k], heading, float(self.population.stature[row]))
-        draw_near(canvas, mask, self.styles[row], int(bodies.phases[k]), place)
+        draw_near(canvas, mask, self.styles[row], int(bodies.phases[k]), place, self.tint)
         if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
             self._note(bodies, k, (top, left), mask[top : top + height, left : left + width] > 0, back, ids, seen)
@@ -348,10 +354,10 @@ def _kind_name(model: str) -> str:
     return model.removeprefix("sari_").removeprefix("parked_")
 
 
-def _fog_matrix(share: float, air: NDArray[np.float32]) -> Floats:
-    """Mixes air into a picture (colour, background share): colour * (1 - share) + air * share * opacity."""
+def _mix_matrix(tint: Gain, fog: float, air: NDArray[np.float32]) -> Floats:
+    """Tints a picture (colour, background share) and mixes in air: colour * tint * (1 - fog) + air * fog * opacity."""
     mix = np.zeros((4, 5))
-    mix[[0, 1, 2], [0, 1, 2]] = 1.0 - share
-    mix[:3, 3], mix[:3, 4] = -air * share / 255.0, air * share
+    mix[[0, 1, 2], [0, 1, 2]] = np.array(tint) * (1.0 - fog)
+    mix[:3, 3], mix[:3, 4] = -air * fog / 255.0, air * fog
     mix[3, 3] = 1.0
     return mix

@@ -22,6 +22,7 @@ from .taxonomy import KINDS, Superclass
 
 Floats = NDArray[np.float64]
 Palette = tuple[tuple[int, int, int], ...]
+Gain = tuple[float, float, float]  # per channel
 Image = NDArray[np.uint8]
 AZIMUTHS = 32
 _ELEVATION_STEP = math.radians(8)
@@ -49,7 +50,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Sprite:
-    """A lit picture `[H, W, 4]`: premultiplied colour, and the share of the background that shows through."""
+    """A picture `[H, W, 4]`: premultiplied colour, and the share of the background that shows through."""
 
     pixels: Image
     anchor: tuple[float, float]
@@ -72,22 +73,25 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
 
 @dataclass(frozen=True)
 class Style:
-    """A model in two paints under one light; numbered, because it is looked up for every body drawn."""
+    """A model in two paints; numbered, because it is looked up for every body drawn.
+
+    Pictures are painted in plain light and tinted when they are blended, so that all scenes share them. Only the night's
+    gain is painted in: lamps must outshine it.
+    """
 
     model: str
     palette: Palette
-    gain: tuple[float, float, float]
-    lamps: bool  # at night lamps and bus windows shine
+    night: Gain | None = None
 
     @functools.cached_property
     def number(self) -> int:
-        return _STYLE_NUMBERS.setdefault((self.model, self.palette, self.gain, self.lamps), len(_STYLE_NUMBERS))
+        return _STYLE_NUMBERS.setdefault((self.model, self.palette, self.night), len(_STYLE_NUMBERS))
 
 
 _STYLE_NUMBERS: dict[tuple[object, ...], int] = {}
 _PICTURES: dict[int, Sprite] = {}
 _MOST_PICTURES = 40_000
-NO_STYLE = Style("", (), (1.0, 1.0, 1.0), False)
+NO_STYLE = Style("", ())
 
 
 def view_codes(views: NDArray[np.intp], phases: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -100,7 +104,7 @@ VIEW_CODES = 4 * AZIMUTHS * 16 * 8 * 8
 
 
 def picture_of(style: Style, code: int) -> Sprite:
-    """The painted and lit picture of a body in one view."""
+    """The painted picture of a body in one view."""
     key = style.number * VIEW_CODES + code
     picture = _PICTURES.get(key)
     if picture is None:
@@ -131,11 +135,12 @@ def face_colours(style: Style, materials: NDArray[np.intp], shades: Floats) -> F
     """`[F, 3]` colours of faces, 0-255."""
     colours = _MATERIAL_COLOURS.copy()
     colours[: len(PAINTS)] = style.palette
-    if style.lamps:
+    if style.night is not None:
         colours[_LAMPS] *= 3.0
         if style.model in ("bus", "minibus"):
             colours[_GLASS] *= 1.8
-    return np.minimum(colours[materials] * shades[:, None] * style.gain, 255.0)
+        colours *= style.night
+    return np.minimum(colours[materials] * shades[:, None], 255.0)
 
 
 @functools.lru_cache(maxsize=8000)
@@ -219,7 +224,7 @@ def _geometry(model: str, phase: int) -> _Geometry:
     )
 
 
-def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place: BodyPlace) -> None:
+def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place: BodyPlace, tint: Gain) -> None:
     """Draw a body close to the camera face by face: no view of it would be used twice, and perspective is strong.
 
     `mask` is set to 1 where the body is.
@@ -235,7 +240,7 @@ def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place:
     nearest, farthest = np.minimum.reduceat(seen[:, 2], shape.starts), np.maximum.reduceat(seen[:, 2], shape.starts)
     visible = np.flatnonzero(facing & (farthest > NEAR))
     visible = visible[np.argsort(-(np.add.reduceat(seen[:, 2], shape.starts) / shape.counts)[visible], kind="stable")]
-    colours = face_colours(style, shape.materials[visible], shades[visible])
+    colours = face_colours(style, shape.materials[visible], shades[visible]) * tint
     zoom = pose.focal * 16 / np.maximum(seen[:, 2], NEAR)
     fixed = np.rint(seen[:, :2] * zoom[:, None] + pose.centre * 16).astype(np.int32)
     lowest, highest = np.minimum.reduceat(fixed, shape.starts), np.maximum.reduceat(fixed, shape.starts)

@@ -36,8 +36,8 @@ class Family:
 
 
 FAMILIES: dict[SceneType, Family] = {
-    "residential": Family(3.0, 1.4, 4.4, 0.39, 0.25, 1.3, mix={_S.HEAVY_VEHICLE: 0.2, _S.ANIMAL: 1.6}),
-    "promenade": Family(3.6, 3.0, 3.8, 0.50, 0.45, 0.3, water=True, mix={_S.PEDESTRIAN: 1.8, _S.HEAVY_VEHICLE: 0.3}),
+    "residential": Family(3.0, 1.4, 3.8, 0.39, 0.25, 1.3, mix={_S.HEAVY_VEHICLE: 0.2, _S.ANIMAL: 1.6}),
+    "promenade": Family(3.6, 3.0, 3.3, 0.50, 0.45, 0.3, water=True, mix={_S.PEDESTRIAN: 1.8, _S.HEAVY_VEHICLE: 0.3}),
     "market": Family(
         3.0,
         2.2,
@@ -48,13 +48,13 @@ FAMILIES: dict[SceneType, Family] = {
         crossing=0.30,
         mix={_S.PEDESTRIAN: 1.7, _S.INTERMEDIATE: 1.5, _S.LIGHT_VEHICLE: 0.4},
     ),
-    "heritage": Family(4.0, 2.6, 4.0, 0.50, 0.7, 0.5, mix={_S.PEDESTRIAN: 1.5, _S.ANIMAL: 1.6}),
+    "heritage": Family(4.0, 2.6, 3.5, 0.50, 0.7, 0.5, mix={_S.PEDESTRIAN: 1.5, _S.ANIMAL: 1.6}),
     "flyover": Family(
-        7.0, 1.8, 3.0, 0.53, 0.3, 0.5, crossing=0.12, flyover=True, mix={_S.LIGHT_VEHICLE: 1.4, _S.HEAVY_VEHICLE: 1.6}
+        7.0, 1.8, 2.6, 0.53, 0.3, 0.5, crossing=0.12, flyover=True, mix={_S.LIGHT_VEHICLE: 1.4, _S.HEAVY_VEHICLE: 1.6}
     ),
-    "commercial": Family(5.0, 2.4, 4.1, 0.55, 0.8, 1.0, crossing=0.22, mix={_S.LIGHT_VEHICLE: 1.3}),
-    "junction": Family(5.0, 2.2, 3.9, 0.53, 0.5, 0.5, crossing=0.25, cross_street=True, mix={_S.LIGHT_VEHICLE: 1.2}),
-    "transit": Family(6.0, 3.0, 3.4, 0.50, 0.5, 0.4, crossing=0.20, mix={_S.HEAVY_VEHICLE: 3.0, _S.PEDESTRIAN: 1.3}),
+    "commercial": Family(5.0, 2.4, 3.6, 0.55, 0.8, 1.0, crossing=0.22, mix={_S.LIGHT_VEHICLE: 1.3}),
+    "junction": Family(5.0, 2.2, 3.4, 0.53, 0.5, 0.5, crossing=0.25, cross_street=True, mix={_S.LIGHT_VEHICLE: 1.2}),
+    "transit": Family(6.0, 3.0, 3.0, 0.50, 0.5, 0.4, crossing=0.20, mix={_S.HEAVY_VEHICLE: 3.0, _S.PEDESTRIAN: 1.3}),
 }
 
 

@@ -75,8 +75,8 @@ def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: F
 class Style:
     """A model in two paints; numbered, because it is looked up for every body drawn.
 
-    Pictures are painted in plain light and tinted when they are blended, so that all scenes share them. Only the night's
-    gain is painted in: lamps must outshine it.
+    Pictures are painted in plain light and tinted when they are blended, so that all scenes share them. Only the
+    night's gain is painted in: lamps must outshine it.
     """
 
     model: str

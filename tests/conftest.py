@@ -1,0 +1,36 @@
+"""Shared by all tests: property tests are judged by what they find, not by how busy the machine is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
+
+Process = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def process() -> Process:
+    """`process("inspect", folder)`: the real command line in its own process, wide enough not to wrap words."""
+
+    def run(*words: object, timeout: float = 120, **options: object) -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).with_name("factorjepa")
+        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [str(program), *map(str, words)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=timeout,
+            **options,
+        )
+
+    return run

@@ -1,0 +1,274 @@
+"""The command line as people use it: help with examples, errors in words, exit codes for scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image, ImageSequence
+from typer.main import get_command
+
+import factorjepa
+from factorjepa.cli import app, main
+from factorjepa.config import resolve
+from factorjepa.corpus.manifest import MANIFEST, Manifest
+from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
+from factorjepa.terminal import console, error_console
+from factorjepa.video import probe
+from factorjepa.world import WorldSettings
+
+Processes = Callable[..., "subprocess.CompletedProcess[str]"]
+SMALL = ["size=48", "seconds=[1,1]", "fps=8", "cities=[navapur,gulmohar,lohapur,mehrabad]"]
+
+
+class Ran(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`command("inspect", folder)`: the entry point in this process (a new one would take most of a second)."""
+
+    def run(*words: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["factorjepa", *map(str, words)])
+        for shown in (console, error_console):
+            monkeypatch.setattr(shown, "width", 200)
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("TERMINAL_WIDTH", "200")
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return Ran(int(left.value.code or 0), said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("corpora")
+    for preset in ("dense", "sparse"):
+        world = resolve(WorldSettings, preset, SMALL)
+        simulate_corpus(folder / preset, SimulationPlan(seed=5, clips=6, world=world), workers=1)
+    return folder / "dense", folder / "sparse"
+
+
+def verbs() -> dict[str, list[str]]:
+    """Every verb that can be typed, with the words that lead to it."""
+    found = {}
+    root = get_command(app)
+    for name, verb in root.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(verb, "commands", None)
+        for words in [[name, each] for each in inner] if inner else [[name]]:
+            found[" ".join(words)] = words
+    return found
+
+
+class TestHelp:
+    def test_groups_the_verbs(self, command: Command) -> None:
+        said = command("--help").stdout
+        panels = [line for line in said.splitlines() if line.startswith("╭")]
+        names = [re.sub(r"[╭─╮ ]", "", panel) for panel in panels]
+        assert [name for name in names if name in ("Data", "Model", "Look")] == ["Data", "Model", "Look"]
+        assert "Commands" not in names  # nobody is left without a group
+        for verb in ("simulate", "pack", "inspect", "preview", "info", "demo", "features", "weights"):
+            assert re.search(rf"^│ {verb} ", said, re.M), verb
+
+    @pytest.mark.parametrize("name", sorted(verbs()))
+    def test_every_verb_shows_an_example_of_itself(self, name: str) -> None:
+        from typer.testing import CliRunner
+
+        words = verbs()[name]
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}, terminal_width=200)
+        assert shown.exit_code == 0
+        assert f"Example: factorjepa {name}" in re.sub(r"\s+", " ", shown.output)
+
+    def test_examples_use_options_that_exist(self) -> None:
+        from typer.testing import CliRunner
+
+        for name, words in verbs().items():
+            text = CliRunner().invoke(app, [*words, "--help"], terminal_width=400).output
+            example = re.search(rf"Example: +(factorjepa {name}.*)", text)
+            assert example is not None
+            for option in re.findall(r"--[a-z0-9-]+", example[1]):
+                assert text.count(option) >= 2, (name, option)  # once in the example, once in the list
+
+    def test_no_verb_shows_help_and_a_wrong_verb_is_an_error(self, command: Command) -> None:
+        bare = command()
+        assert "Usage" in bare.stdout + bare.stderr
+        wrong = command("simulat")
+        assert wrong.returncode == 2
+        assert "simulate" in wrong.stderr  # did you mean
+
+    def test_version(self, command: Command) -> None:
+        ran = command("--version")
+        assert (ran.returncode, ran.stdout.strip()) == (0, factorjepa.__version__)
+
+
+def test_info_has_what_a_bug_report_needs(process: Processes) -> None:
+    ran = process("info")
+    assert ran.returncode == 0
+    for word in ("factorjepa", "python", "torch", "numpy", "memory", "device", "cores", factorjepa.__version__):
+        assert word in ran.stdout
+
+
+class TestInspect:
+    def test_two_corpora_are_compared_by_ratio(self, command: Command, corpora: tuple[Path, Path]) -> None:
+        ran = command("inspect", *corpora)
+        assert ran.returncode == 0, ran.stderr
+        assert "dense / sparse" in ran.stdout
+        means = [
+            np.mean([clip.attributes["agents_per_frame"] for clip in Manifest.read(folder)])  # type: ignore[arg-type]
+            for folder in corpora
+        ]
+        row = next(line for line in reversed(ran.stdout.splitlines()) if "agents per frame" in line)
+        assert float(row.split()[-1].rstrip("x")) == pytest.approx(means[0] / means[1], abs=0.011)
+        assert float(row.split()[-3]) == pytest.approx(means[0], rel=0.01)
+
+    def test_one_corpus_shows_composition_splits_and_measures(
+        self, command: Command, corpora: tuple[Path, Path]
+    ) -> None:
+        said = command("inspect", corpora[0]).stdout
+        assert "6 clips from 2 sources" in said
+        assert "dense / sparse" not in said
+        for words in ("Splits", "Clips by city and capture mode", "occupancy", "moved > 1/2 body", "median 1.0"):
+            assert words in said
+
+    def test_the_folder_one_stands_in_has_a_name_too(
+        self, command: Command, corpora: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(corpora[0])
+        said = command("inspect", ".", corpora[1]).stdout
+        assert "dense / sparse" in said
+
+    def test_a_reader_that_closes_early_is_no_error_to_shout_about(self, corpora: tuple[Path, Path]) -> None:
+        program = Path(sys.executable).with_name("factorjepa")
+        ran = subprocess.run(f"{program} inspect {corpora[0]} | head -1", shell=True, capture_output=True, text=True)
+        assert "Traceback" not in ran.stderr
+        assert "Exception" not in ran.stderr
+
+
+class TestPreview:
+    def test_writes_a_contact_sheet_and_a_moving_picture(
+        self, command: Command, corpora: tuple[Path, Path], tmp_path: Path
+    ) -> None:
+        ran = command("preview", corpora[0], "--out", tmp_path / "p", "--count", 4)
+        assert ran.returncode == 0, ran.stderr
+        assert str(tmp_path / "p" / "overlay.gif") in ran.stdout
+        with Image.open(tmp_path / "p" / "contact_sheet.png") as sheet:
+            pixels = np.asarray(sheet.convert("RGB"))
+        assert pixels.shape[1] > 4 * 200
+        assert pixels.std() > 20
+        with Image.open(tmp_path / "p" / "overlay.gif") as moving:
+            pictures = [np.asarray(frame.convert("RGB")).astype(int) for frame in ImageSequence.Iterator(moving)]
+        assert len(pictures) > 4
+        assert np.abs(pictures[0] - pictures[-1]).mean() > 0.5
+        left, right = np.split(pictures[0][:, : pictures[0].shape[1] // 2 * 2], 2, axis=1)
+        assert np.abs(left - right).mean() > 5  # the truth is drawn over one of the two
+
+    def test_can_write_a_film_of_a_chosen_clip(
+        self, command: Command, corpora: tuple[Path, Path], tmp_path: Path
+    ) -> None:
+        chosen = Manifest.read(corpora[0])[3]
+        ran = command("preview", corpora[0], "--out", tmp_path, "--clip", chosen.clip_id, "--mp4")
+        assert ran.returncode == 0, ran.stderr
+        assert chosen.clip_id in ran.stdout
+        info = probe(tmp_path / "overlay.mp4")
+        assert info.seconds == pytest.approx(chosen.seconds, abs=0.2)
+        assert info.width > info.height
+
+    def test_an_unknown_clip_names_the_nearest(self, command: Command, corpora: tuple[Path, Path]) -> None:
+        known = Manifest.read(corpora[0])[0].clip_id
+        ran = command("preview", corpora[0], "--clip", known[:-1] + "7")
+        assert ran.returncode == 1
+        assert "there is no clip" in ran.stderr
+        assert known in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+    def test_a_corpus_without_clips_is_an_error_in_words(self, command: Command, tmp_path: Path) -> None:
+        Manifest([]).write(tmp_path)
+        for verb in ("preview", "inspect"):
+            ran = command(verb, tmp_path)
+            assert "Traceback" not in ran.stderr, ran.stderr[-300:]
+
+    def test_damaged_truth_is_named(self, command: Command, corpora: tuple[Path, Path], tmp_path: Path) -> None:
+        folder = tmp_path / "damaged"
+        shutil.copytree(corpora[1], folder)
+        chosen = Manifest.read(folder)[0]
+        (folder / chosen.path).with_suffix(".truth.npz").write_bytes(b"PK\x03\x04 no")
+        ran = command("preview", folder, "--clip", chosen.clip_id)
+        assert ran.returncode == 1
+        assert chosen.clip_id in ran.stderr
+        assert "simulate" in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+class TestErrors:
+    @pytest.mark.parametrize("verb", ["inspect", "preview"])
+    def test_a_folder_without_manifest(self, command: Command, tmp_path: Path, verb: str) -> None:
+        ran = command(verb, tmp_path)
+        assert ran.returncode == 1
+        assert ran.stderr.startswith("error:")
+        assert MANIFEST in ran.stderr
+        assert ran.stdout == ""
+
+    def test_all_wrong_settings_at_once_with_the_valid_keys(self, command: Command, tmp_path: Path) -> None:
+        ran = command("simulate", tmp_path / "x", "size=63", "densty=2", "clutter=lots")
+        assert ran.returncode == 1
+        assert "Found 3 errors" in ran.stderr
+        assert "size: must be even: H.264 stores colour at half resolution (got 63)" in ran.stderr
+        assert "densty: unknown key (did you mean 'density'?); valid keys: regime, size" in ran.stderr
+        assert "clutter: " in ran.stderr
+        assert not (tmp_path / "x").exists()
+
+    def test_an_unknown_preset_names_the_nearest(self, command: Command, tmp_path: Path) -> None:
+        ran = command("simulate", tmp_path / "x", "--preset", "dens")
+        assert ran.returncode == 1
+        assert "did you mean 'dense'?" in ran.stderr
+
+    def test_a_foreign_folder(self, command: Command, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("mine")
+        ran = command("simulate", tmp_path, "--clips", 1, *SMALL)
+        assert ran.returncode == 1
+        assert "not empty" in ran.stderr
+        assert os.listdir(tmp_path) == ["notes.txt"]  # and nothing is left there
+
+    @pytest.mark.parametrize("words", [["--clips", "0"], ["--seed", "-1"], ["--workers", "0"], ["--clip", "3"]])
+    def test_wrong_usage_has_its_own_exit_code(self, command: Command, tmp_path: Path, words: list[str]) -> None:
+        ran = command("simulate", tmp_path / "x", *words)
+        assert ran.returncode == 2
+        assert not (tmp_path / "x").exists()
+
+    def test_square_brackets_in_an_error_are_shown_as_they_are(self, command: Command, tmp_path: Path) -> None:
+        ran = command("inspect", tmp_path / "[bold]x[/bold]")
+        assert "[bold]x[/bold]" in ran.stderr
+
+
+def test_simulate_from_words_to_a_corpus(process: Processes, tmp_path: Path) -> None:
+    ran = process("simulate", tmp_path / "out", "--clips", 20, "--seed", 1, "--preset", "sparse", "--workers", 2,
+                  "size=32", "seconds=[1,1]", "cities=[navapur,gulmohar,lohapur,mehrabad]")  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "20 clips in" in ran.stdout
+    assert "factorjepa inspect" in ran.stdout
+    assert "simulate: 20 clips of 20 clips" in ran.stderr  # plain lines, because this is no terminal
+    manifest = Manifest.read(tmp_path / "out")
+    assert {clip.attributes["regime"] for clip in manifest} == {"sparse"}
+    assert {str(clip.split) for clip in manifest} >= {"train", "audit"}
+
+
+def test_the_verbs_are_plain_functions_that_typer_understands() -> None:
+    assert isinstance(app, typer.Typer)
+    assert len(verbs()) >= 8

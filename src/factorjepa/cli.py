@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -41,16 +42,25 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+class _Interrupted(Exception):
+    """Ctrl-C. The command-line library would swallow a KeyboardInterrupt and say less."""
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    raise _Interrupted
+
+
 def main() -> None:
     """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130."""
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
+    except _Interrupted:
+        error_console.print("interrupted; run the same command again to continue", highlight=False)
+        sys.exit(130)
     except FactorJEPAError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        error_console.print("interrupted; run the same command again to continue", highlight=False)
-        sys.exit(130)
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -37,8 +37,14 @@ def resolve(
     for key, value in values.items():
         if value is not None:
             data[key] = value
+    malformed = []
     for override in overrides:
-        _apply_override(data, override)
+        try:
+            _apply_override(data, override, model)
+        except ConfigError as error:
+            malformed.append(str(error))
+    if malformed:
+        raise ConfigError("\n".join(malformed))
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -105,7 +111,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def _apply_override(data: dict[str, Any], override: str) -> None:
+def _apply_override(data: dict[str, Any], override: str, model: type[BaseModel]) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"override {override!r} is not of the form key=value, for example video.fps=12")
@@ -115,6 +121,10 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"override {override!r}: the value is not valid YAML: {error}") from None
     *parents, last = key.strip().split(".")
     node = data
+    if parents and parents[0] not in data and parents[0] in model.model_fields:
+        default = model.model_fields[parents[0]].get_default(call_default_factory=True)
+        if isinstance(default, dict):  # one entry of a mapping changes; the others keep their defaults
+            data[parents[0]] = dict(default)
     for parent in parents:
         child = node.setdefault(parent, {})
         if not isinstance(child, dict):

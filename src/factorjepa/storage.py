@@ -70,8 +70,11 @@ def remove_partials(folder: Path) -> int:
 
 def inside(folder: Path, relative: str) -> Path:
     """Resolve `relative` under `folder`, refusing absolute paths, `..` and links that lead out of it."""
-    root = folder.resolve()
-    candidate = (root / relative).resolve()
+    try:
+        root = folder.resolve()
+        candidate = (root / relative).resolve()
+    except (ValueError, RuntimeError, OSError) as error:  # a NUL byte, a loop of links, a name too long
+        raise StorageError(f"path {relative!r} under {folder} cannot be resolved ({error})") from None
     if Path(relative).is_absolute() or not candidate.is_relative_to(root):
         raise StorageError(f"path {relative!r} leaves its folder {folder}: only paths inside the folder are allowed")
     return candidate

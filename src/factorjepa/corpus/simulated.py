@@ -25,11 +25,12 @@ from ..config import Settings, dump
 from ..errors import CorpusError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
+from ..terminal import ignore_interrupts
 from ..video import write_video
 from ..world import WorldSettings, clips
 from ..world.measures import measure
-from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec
-from .manifest import MANIFEST, Clip, Manifest
+from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec, source_spec
+from .manifest import Clip, Manifest
 from .shards import TRUTH, sidecar_path
 from .splits import Source, Split, assign_splits
 
@@ -47,11 +48,13 @@ class SimulationPlan(Settings):
     world: WorldSettings = WorldSettings()
 
 
-def choose_audit_cities(settings: WorldSettings, seed: int) -> tuple[str, ...]:
-    """A fifth of the cities, none when there are fewer than four: those are seen in no other split."""
-    count = len(settings.cities) // 5 if len(settings.cities) >= 5 else int(len(settings.cities) == 4)
-    order = stream(seed, "audit").permutation(len(settings.cities))
-    return tuple(sorted(settings.cities[k] for k in order[:count]))
+def choose_audit_cities(settings: WorldSettings, seed: int, clips: int) -> tuple[str, ...]:
+    """A fifth of the cities that `clips` clips come from; none of fewer than four. No other split sees them."""
+    sources = min(-(-clips // CLIPS_PER_SOURCE), len(settings.cities))
+    cities = sorted({source_spec(settings, seed, index).city for index in range(sources)})
+    count = max(1, len(cities) // 5) if len(cities) >= 4 else 0
+    order = stream(seed, "audit").permutation(len(cities))
+    return tuple(sorted(cities[k] for k in order[:count]))
 
 
 def simulate_corpus(
@@ -59,6 +62,7 @@ def simulate_corpus(
 ) -> Manifest:
     """Make the corpus of `plan` in `out`, or finish it. `progress(done, total)` counts clips."""
     out = Path(out)
+    _refuse_foreign(out)
     with only_writer(out, "simulating"):
         _claim(out, plan)
         remove_partials(out)
@@ -94,11 +98,16 @@ def _claim(out: Path, plan: SimulationPlan) -> None:
                 f"{out}: holds a simulation with other settings (see {path.name}); choose an empty folder, or repeat "
                 "its settings to finish it"
             )
-    elif any(not entry.name.startswith(".") for entry in out.iterdir()):
-        raise CorpusError(f"{out}: is not empty and was not begun by simulate; choose an empty folder")
     else:
         write_text(path, text)
-    (out / MANIFEST).unlink(missing_ok=True)  # the manifest comes last: a folder that has one is complete
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Before anything is written: the folder must be new, empty, or one of ours."""
+    if out.exists() and not out.is_dir():
+        raise CorpusError(f"{out}: is a file; name a folder")
+    if out.is_dir() and not (out / PLAN).exists() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+        raise CorpusError(f"{out}: is not empty and was not begun by simulate; choose an empty folder")
 
 
 def _splits(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
@@ -114,7 +123,7 @@ def _run(
     if count <= 1:
         yield from map(make, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(count) as pool:
+    with multiprocessing.get_context("spawn").Pool(count, initializer=ignore_interrupts) as pool:
         yield from pool.imap(make, jobs)
 
 

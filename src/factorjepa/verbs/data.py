@@ -29,7 +29,7 @@ def simulate(
     from ..world import WorldSettings
 
     world = resolve(WorldSettings, preset, overrides or [])
-    plan = SimulationPlan(seed=seed, clips=clips, world=world, audit_cities=choose_audit_cities(world, seed))
+    plan = SimulationPlan(seed=seed, clips=clips, world=world, audit_cities=choose_audit_cities(world, seed, clips))
     with counting("simulate", "clips") as progress:
         manifest = simulate_corpus(out, plan, workers, progress)
     console.print(

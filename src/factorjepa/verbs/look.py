@@ -36,7 +36,7 @@ def inspect(
     for folder, composition in zip(corpora, compositions, strict=True):
         console.print(describe(str(folder), composition))
     if len(corpora) > 1:
-        console.print(compare([folder.name for folder in corpora], compositions))
+        console.print(compare([folder.resolve().name for folder in corpora], compositions))
 
 
 def preview(

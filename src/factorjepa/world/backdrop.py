@@ -117,14 +117,16 @@ class Backdrop:
         cells = self.roofs.shape[1]
         cell = (on_ring * np.float32(_ROOF_CELLS) + np.float32(cells) * leftward).astype(np.int32)  # right side first
         roof = self.roofs.ravel().take(cell, mode="clip")
-        ground = to_ground < to_front
+        open_side = (roof == 0) & (dz < _LEVEL)  # no house there: the ground (or the water) goes on
+        ground = (to_ground < to_front) | open_side
         front = (z <= roof) & ~ground
         depth = np.minimum(to_ground, to_front)
+        _choose(depth, to_ground, open_side)
         _choose(depth, far, ~(ground | front))
         corner = self._through_the_crossing(pose, (dx, dy, dz), x, to_ground, ground, front, depth)
 
         scale = _shrink(depth, pose.focal)
-        u, v = np.empty_like(depth), np.empty_like(depth)
+        u, v = np.zeros_like(depth), np.zeros_like(depth)
         sky_to, ground_from = _horizon_rows(pose, size)
         u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
         low = slice(ground_from, size)
@@ -145,6 +147,12 @@ class Backdrop:
             frame[over] = (self.tones.reshape(-1, 3).take(cell[over], axis=0) * 0.92).astype(np.uint8)
             _choose(depth, (roof - cz) / np.minimum(dz, _LEVEL), over)
             front |= over
+        rest = ~(ground | front)
+        rest[:sky_to] = False  # below the horizon there is no sky: these rays pass over the corner houses
+        if rest.any():
+            frame[rest] = self.tones.reshape(-1, 3).mean(axis=0)
+            _choose(depth, np.full_like(depth, 60.0), rest)
+            front |= rest
         clear = np.exp(np.float32(-self.light.fog) * np.maximum(depth - 4, 0))
         _choose(clear, one, depth >= _FAR)
         frame = np.asarray(cv2.blendLinear(frame, air, clear, 1 - clear), np.uint8)

@@ -27,6 +27,7 @@ DT = 1.0 / RATE
 FAR = 1e6  # a speed limit that limits nothing
 
 _HEADWAY = 0.75  # s kept to whoever is ahead
+_COMFORT = 3.0  # m/s^2 at which one plans to brake
 _STANDOFF = 0.25  # m kept when stopped behind someone
 _CONFLICT_HORIZON = 2.2  # s ahead that crossing paths are compared
 _SIDE_MARGIN = 0.30  # m of clearance that counts as in one's path
@@ -298,6 +299,7 @@ def step(state: State, crowd: Crowd, ground: Ground, pairs: Pairs, time: float, 
     """One step of `DT`. An absent entity influences nobody."""
     want, manner = intent(state, crowd, ground, time, urge), crowd.manner
     limit, swerve, pushx, pushy = _neighbours(state, crowd, ground, pairs, present, want)
+    pushx, pushy = pushx * (urge > 0), pushy * (urge > 0)  # with the brakes on, nobody is pushed along
     limit = np.minimum(limit, _signal_limit(state, crowd, ground, time, want.route))
     wanted = want.speed
     if manner.any_partner:
@@ -387,7 +389,8 @@ def pair_terms(state: State, crowd: Crowd, ground: Ground, pairs: Pairs, intende
 
     # Following: no faster than the one ahead plus what the gap allows.
     in_path = _clip(1.0 - clear / _SIDE_MARGIN, 0.0, 1.0) * in_front
-    allowed = v_ahead + np.maximum(gap - _STANDOFF, 0.0) / _HEADWAY
+    room = np.maximum(gap - _STANDOFF, 0.0)
+    allowed = np.minimum(v_ahead + room / _HEADWAY, np.sqrt(v_ahead * v_ahead + 2.0 * _COMFORT * room))
     follow = want - in_path * np.maximum(want - allowed, 0.0)
 
     # Gap acceptance: would we meet if I went on? Then the less pushy one waits.

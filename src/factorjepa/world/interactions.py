@@ -7,21 +7,22 @@ beyond the reach of its absence follows the recorded trajectories.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .dynamics import DT, NO_PAIRS, RATE, Floats, State, intent, pair_terms, pairs_within, step, wrap
-from .motion import Trajectory
+from .motion import Edit, Trajectory, conditions
 from .population import Population
 
 HORIZON = 1.0  # s after which effects are measured
 ANCHOR_EVERY = 1.0  # s between anchors
 KINDS_OF_INTERACTION = ("following", "yielding", "avoidance", "jostling", "walking together", "indirect")
 
-_AFFECTED_WITHIN = 9.0  # m around j in which agents are run again
-_NOTICED_WITHIN = 21.0  # m around j that those can notice
+_AFFECTED_WITHIN = 9.0  # m around j in which agents are run again, besides those who notice j from farther away
+_NOTICED_WITHIN = 28.0  # m around j that those can notice
 _STEPS = round(HORIZON * RATE)
 
 
@@ -43,7 +44,7 @@ def threshold(half_length: Floats) -> Floats:
 
 
 def find_interactions(
-    population: Population, trajectory: Trajectory, in_view: NDArray[np.bool_]
+    population: Population, trajectory: Trajectory, in_view: NDArray[np.bool_], edits: Sequence[Edit] = ()
 ) -> tuple[list[Interaction], Floats]:
     """Interactions among agents in view, and displacements when alone.
 
@@ -58,10 +59,10 @@ def find_interactions(
     for index, anchor in enumerate(anchors):
         rows = np.flatnonzero(in_view[anchor] & (population.kind >= 0))
         body = 2.0 * population.crowd.half_length[rows]
-        alone[index, rows] = _displacement_alone(population, trajectory, anchor)[rows] / body
+        alone[index, rows] = _displacement_alone(population, trajectory, anchor, edits)[rows] / body
         now: dict[tuple[int, int], Interaction] = {}
         time = anchor * DT
-        for agent, other, effect, kind in _effects(population, trajectory, anchor, rows):
+        for agent, other, effect, kind in _effects(population, trajectory, anchor, rows, edits):
             before = running.get((agent, other))
             start, strongest = (before.start, before.effect) if before and before.kind == kind else (time, 0.0)
             now[agent, other] = Interaction(agent, other, start, time + ANCHOR_EVERY, kind, max(effect, strongest))
@@ -70,55 +71,64 @@ def find_interactions(
     return found + list(running.values()), alone
 
 
-def removal_effects(population: Population, trajectory: Trajectory, anchor: int, removed: NDArray[np.intp]) -> Floats:
+def removal_effects(
+    population: Population,
+    trajectory: Trajectory,
+    anchor: int,
+    removed: NDArray[np.intp],
+    edits: Sequence[Edit] = (),
+) -> Floats:
     """`[J, N]` metres by which each agent is displaced after one second when j is taken out at step `anchor`."""
-    ground, n = population.ground, len(population.crowd)
+    crowd, ground, n = population.crowd, population.ground, len(population.crowd)
     start = trajectory.state(anchor)
     dx = wrap(start.x[None, :] - start.x[removed, None], ground.extent[0])
     dy = wrap(start.y[None, :] - start.y[removed, None], ground.extent[1])
     distance = np.hypot(dx, dy)
+    distance[:, ~trajectory.present[anchor]] = np.inf
     distance[np.arange(removed.size), removed] = np.inf  # not there
     world, rows = np.nonzero(distance < _NOTICED_WITHIN)
-    rerun = (distance[world, rows] < _AFFECTED_WITHIN) & (population.kind[rows] >= 0)
+    notices = crowd.look[rows] + crowd.bulk[removed][world]
+    rerun = (distance[world, rows] < np.maximum(notices, _AFFECTED_WITHIN)) & (population.kind[rows] >= 0)
     place = np.full((removed.size, n + 1), -1)
     place[world, rows] = np.arange(rows.size)
-    crowd = population.crowd.take(rows, place[world, population.crowd.partner[rows]])
-    everyone, urge = np.ones(rows.size, dtype=bool), np.ones(rows.size)
+    local = crowd.take(rows, place[world, crowd.partner[rows]])
     state = start.take(rows)
     for k in range(anchor, anchor + _STEPS):
-        pairs = pairs_within(state, crowd, ground, world, rerun)
-        state = step(state, crowd, ground, pairs, k * DT, everyone, urge)
+        now = conditions(edits, k * DT, n)
+        pairs = NO_PAIRS if now.alone else pairs_within(state, local, ground, world, rerun)
+        present = now.present[rows] & (not now.alone)
+        state = step(state, local, ground, pairs, k * DT, present, now.urge[rows])
         recorded = trajectory.state(k + 1).take(rows)
-        state = State(
-            *(np.where(rerun, getattr(state, name), getattr(recorded, name)) for name in State.__dataclass_fields__)
+        columns = (
+            np.where(rerun, getattr(state, name), getattr(recorded, name)) for name in State.__dataclass_fields__
         )
+        state = State(*columns)
     effect = np.zeros((removed.size, n))
     moved = np.hypot(state.x - trajectory.x[anchor + _STEPS, rows], state.y - trajectory.y[anchor + _STEPS, rows])
     effect[world, rows] = np.where(rerun, moved, 0.0)
     return effect
 
 
-def _displacement_alone(population: Population, trajectory: Trajectory, anchor: int) -> Floats:
+def _displacement_alone(population: Population, trajectory: Trajectory, anchor: int, edits: Sequence[Edit]) -> Floats:
     """Metres between where everyone is after a second and where they would be had nobody been there."""
-    n = len(population.crowd)
-    crowd = population.crowd.take(np.arange(n), np.full(n, -1))
-    state, nobody, urge = trajectory.state(anchor), np.zeros(n, dtype=bool), np.ones(n)
+    state, nobody = trajectory.state(anchor), np.zeros(len(population.crowd), dtype=bool)
     for k in range(anchor, anchor + _STEPS):
-        state = step(state, crowd, population.ground, NO_PAIRS, k * DT, nobody, urge)
+        urge = conditions(edits, k * DT, nobody.size).urge
+        state = step(state, population.crowd, population.ground, NO_PAIRS, k * DT, nobody, urge)
     return np.asarray(np.hypot(state.x - trajectory.x[anchor + _STEPS], state.y - trajectory.y[anchor + _STEPS]))
 
 
 def _effects(
-    population: Population, trajectory: Trajectory, anchor: int, rows: NDArray[np.intp]
+    population: Population, trajectory: Trajectory, anchor: int, rows: NDArray[np.intp], edits: Sequence[Edit]
 ) -> list[tuple[int, int, float, str]]:
     """Pairs (agent, other, metres, kind) above the threshold, both in view."""
     if rows.size < 2:
         return []
-    effect = removal_effects(population, trajectory, anchor, rows)
+    effect = removal_effects(population, trajectory, anchor, rows, edits)
     others, agents = np.nonzero(effect[:, rows] > threshold(population.crowd.half_length[rows])[None, :])
     if others.size == 0:
         return []
-    kinds = _mechanisms(population, trajectory, anchor)
+    kinds = _mechanisms(population, trajectory, anchor, edits)
     partner = population.crowd.partner
     result = []
     for other, agent in zip(rows[others].tolist(), rows[agents].tolist(), strict=True):
@@ -127,16 +137,18 @@ def _effects(
     return result
 
 
-def _mechanisms(population: Population, trajectory: Trajectory, anchor: int) -> dict[tuple[int, int], str]:
+def _mechanisms(
+    population: Population, trajectory: Trajectory, anchor: int, edits: Sequence[Edit]
+) -> dict[tuple[int, int], str]:
     """The strongest term of the interaction law between each pair during the second after the anchor."""
     crowd, ground = population.crowd, population.ground
     n = len(crowd)
-    world, urge = np.zeros(n, dtype=np.intp), np.ones(n)
+    world = np.zeros(n, dtype=np.intp)
     strongest: dict[tuple[int, int], tuple[float, str]] = {}
     for k in range(anchor, anchor + _STEPS, 3):
         state = trajectory.state(k)
         pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
-        want = intent(state, crowd, ground, k * DT, urge)
+        want = intent(state, crowd, ground, k * DT, conditions(edits, k * DT, n).urge)
         terms = pair_terms(state, crowd, ground, pairs, want)
         speed = np.maximum(want.speed[pairs.who], 0.3)
         strength = np.stack(

@@ -24,12 +24,30 @@ class Edit:
     alone: bool = False  # nobody reacts to anybody
     start: float = 0.0
 
-    @property
-    def agent(self) -> int | None:
-        return next((row for row in (self.without, self.brake, self.hurry) if row is not None), None)
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the edits make of one moment."""
+
+    present: Bools
+    urge: Floats
+    alone: bool
 
 
-NO_EDIT = Edit()
+def conditions(edits: Sequence[Edit], time: float, n: int) -> Conditions:
+    """Who is there, how much everyone wants to get on, and whether anybody reacts, at `time`."""
+    present, urge, alone = np.ones(n, dtype=bool), np.ones(n), False
+    for edit in edits:
+        if time < edit.start - 1e-9:
+            continue
+        if edit.without is not None:
+            present[edit.without] = False
+        if edit.brake is not None:
+            urge[edit.brake] = 0.0
+        if edit.hurry is not None:
+            urge[edit.hurry] = 1.6
+        alone |= edit.alone
+    return Conditions(present, urge, alone)
 
 
 @dataclass(frozen=True)
@@ -53,14 +71,14 @@ class Trajectory:
 
 
 def simulate(
-    population: Population, steps: int, edit: Edit = NO_EDIT, camera_from: Trajectory | None = None
+    population: Population, steps: int, edits: Sequence[Edit] = (), camera_from: Trajectory | None = None
 ) -> Trajectory:
     """Run one clip for `steps` steps after the warm-up. `camera_from` replays the camera carrier of another run."""
-    return simulate_together([population], steps, edit, camera_from)[0]
+    return simulate_together([population], steps, edits, camera_from)[0]
 
 
 def simulate_together(
-    populations: Sequence[Population], steps: int, edit: Edit = NO_EDIT, camera_from: Trajectory | None = None
+    populations: Sequence[Population], steps: int, edits: Sequence[Edit] = (), camera_from: Trajectory | None = None
 ) -> list[Trajectory]:
     """Run several clips of one street side by side: the same numbers as one by one, at a fraction of the overhead."""
     ground = populations[0].ground
@@ -68,28 +86,24 @@ def simulate_together(
     sizes = [len(p.crowd) for p in populations]
     world = np.repeat(np.arange(len(populations)), sizes)
     n = len(crowd)
-    state, present, urge = State.joined([p.start for p in populations]), np.ones(n, dtype=bool), np.ones(n)
+    state, nobody = State.joined([p.start for p in populations]), np.zeros(n, dtype=bool)
     camera = populations[0].camera if camera_from is not None else None
     frames: list[State] = []
     presence = np.ones((steps, n), dtype=bool)
     for k in range(-WARM_UP, steps):
         time = k * DT
-        edited = k >= 0 and time >= edit.start - 1e-9
-        if edited:
-            if edit.without is not None:
-                present[edit.without] = False
-            if edit.brake is not None:
-                urge[edit.brake] = 0.0
-            if edit.hurry is not None:
-                urge[edit.hurry] = 1.6
+        now = conditions(edits if k >= 0 else (), time, n)
         if k >= 0:
             if camera_from is not None and camera is not None:
                 for name in ("x", "y", "vx", "vy", "hx", "hy"):
                     getattr(state, name)[camera] = getattr(camera_from, name)[k, camera]
             frames.append(state)
-            presence[k] = present
-        pairs = NO_PAIRS if edited and edit.alone else pairs_within(state, crowd, ground, world, crowd.mobile)
-        state = step(state, crowd, ground, pairs, time, present, urge)
+            presence[k] = now.present
+        if now.alone:
+            state = step(state, crowd, ground, NO_PAIRS, time, nobody, now.urge)
+        else:
+            pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
+            state = step(state, crowd, ground, pairs, time, now.present, now.urge)
     columns = {name: np.stack([getattr(s, name) for s in frames]) for name in State.__dataclass_fields__}
     ends = np.cumsum(sizes)
     return [

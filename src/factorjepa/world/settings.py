@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -60,8 +61,8 @@ class WorldSettings(Settings):
     @field_validator("capture_modes", "scene_types", "illumination")
     @classmethod
     def _weights(cls, weights: dict[str, float]) -> dict[str, float]:
-        if any(weight < 0 for weight in weights.values()) or sum(weights.values()) <= 0:
-            raise ValueError("weights must not be negative and at least one must be positive")
+        if not all(0 <= weight < math.inf for weight in weights.values()) or sum(weights.values()) <= 0:
+            raise ValueError("weights must be finite and not negative, and at least one must be positive")
         return weights
 
     @model_validator(mode="after")

@@ -22,9 +22,9 @@ from ..seeding import stream
 from .backdrop import Backdrop
 from .camera import CameraPath, carry
 from .cities import CITIES
-from .dynamics import RATE
+from .dynamics import RATE, wrap
 from .interactions import HORIZON, Interaction, find_interactions
-from .motion import NO_EDIT, Edit, Trajectory, simulate_together
+from .motion import Edit, Trajectory, simulate_together
 from .population import Population, populate
 from .renderer import Renderer, Truth
 from .settings import CaptureMode, Illumination, SceneType, Weather, WorldSettings
@@ -155,7 +155,7 @@ class SimulatedClip:
     population: Population
     trajectory: Trajectory
     camera: CameraPath
-    edit: Edit = NO_EDIT
+    edits: tuple[Edit, ...] = ()
 
     @functools.cached_property
     def renderer(self) -> Renderer:
@@ -258,7 +258,7 @@ def resimulate(
     """The same clip with one thing changed from `start` seconds on; what does not depend on it keeps every bit.
 
     Agents are named by their id in the ground truth. `camera="recorded"` keeps the viewpoint of the original;
-    `"reactive"` lets the camera's carrier respond as well.
+    `"reactive"` lets the camera's carrier respond as well. Edits add up when an edited clip is edited again.
     """
     if sum(option is not None for option in (without, brake, hurry)) + alone != 1:
         raise WorldError("resimulate takes exactly one of without=, brake=, hurry= or alone=True")
@@ -275,15 +275,17 @@ def resimulate(
             )
         return found
 
-    edit = Edit(row(without), row(brake), row(hurry), alone, start)
+    if not 0 <= start < original.seconds:
+        raise WorldError(f"start must lie in the clip, 0 <= start < {original.seconds:g} s, got {start}")
+    edits = (*original.edits, Edit(row(without), row(brake), row(hurry), alone, start))
     steps = len(original.trajectory)
     replay = original.trajectory if camera == "recorded" else None
-    trajectory = simulate_together([original.population], steps, edit, replay)[0]
+    trajectory = simulate_together([original.population], steps, edits, replay)[0]
     path = original.camera
     if camera == "reactive":
         rng = stream(original.seed, original.settings.regime, "camera", original.spec.index)
         path = carry(original.scene.street, original.population, trajectory, original.scene.spec.capture_mode, rng)
-    return dataclasses.replace(original, trajectory=trajectory, camera=path, edit=edit)
+    return dataclasses.replace(original, trajectory=trajectory, camera=path, edits=edits)
 
 
 def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
@@ -330,7 +332,8 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     motion = {name: getattr(clip.trajectory, name) for name in ("y", "vx", "vy")}
     at = {name: values[low, entity] * (1 - share) + values[low + 1, entity] * share for name, values in motion.items()}
     focal = clip.camera.focal * size
-    where = np.stack([np.array(shown, dtype=np.float64).reshape(-1), at["y"]], axis=1)
+    y = wrap(at["y"], clip.scene.street.extent[1])  # as it is drawn; x is where it is drawn already
+    where = np.stack([np.array(shown, dtype=np.float64).reshape(-1), y], axis=1)
     speed = np.stack([at["vx"], at["vy"]], axis=1)
     image_velocity, camera_velocity = _image_velocities(truths, focal, fps, frame, where, speed)
     ids = np.array(list(index_of), dtype=np.int32)
@@ -377,7 +380,7 @@ def _offsets(parts: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
 
 def _interactions(clip: SimulatedClip, index_of: dict[int, int]) -> tuple[tuple[Interaction, ...], NDArray[np.float32]]:
     """Interactions by agent id, and displacement when alone per anchor and agent of the table."""
-    found, alone = find_interactions(clip.population, clip.trajectory, _in_view(clip))
+    found, alone = find_interactions(clip.population, clip.trajectory, _in_view(clip), clip.edits)
     table = np.full((len(alone), len(index_of)), np.nan, np.float32)
     for agent_id, index in index_of.items():
         if agent_id < LAP:
@@ -393,10 +396,11 @@ def _in_view(clip: SimulatedClip) -> NDArray[np.bool_]:
     result = np.zeros((steps, len(clip.population.crowd)), dtype=bool)
     for k in range(steps):
         pose = clip.camera.pose(k, size)
-        x, y = clip.trajectory.x[k], clip.trajectory.y[k]
+        x, y = clip.trajectory.x[k], wrap(clip.trajectory.y[k], clip.scene.street.extent[1])
         points = np.stack([backdrop.unrolled(x, pose), y, np.full_like(x, 0.5)], axis=1)
         pixels, depth = pose.project(points)
-        result[k] = (depth > 1.0) & (depth < 45.0) & (np.abs(pixels - size / 2) < 0.55 * size).all(axis=1)
+        inside = (np.abs(pixels - size / 2) < 0.55 * size).all(axis=1)
+        result[k] = clip.trajectory.present[k] & inside & (depth > 1.0) & (depth < 45.0)
     return result
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,15 +142,16 @@ class ClipTruth:
     def from_bytes(cls, data: bytes, name: str = "ground truth") -> ClipTruth:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                if int(stored["format"]) != FORMAT:
-                    raise WorldError(
-                        f"{name}: written in format {int(stored['format'])}, not {FORMAT}; simulate it again"
-                    )
-                values: dict[str, Any] = {field: stored[field] for field in cls.__dataclass_fields__}
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise WorldError(
-                f"{name}: damaged or not a ground-truth file ({error}); simulate the corpus again"
-            ) from None
+                written = int(stored["format"])
+                values = cls._unpacked({field: stored[field] for field in cls.__dataclass_fields__})
+        except Exception as error:  # damage surfaces anywhere inside zipfile, zlib, numpy's header parser and json
+            raise WorldError(f"{name}: damaged or not a ground-truth file ({error}); simulate it again") from None
+        if written != FORMAT:
+            raise WorldError(f"{name}: written in format {written}, this version reads {FORMAT}; simulate it again")
+        return cls(**values)
+
+    @staticmethod
+    def _unpacked(values: dict[str, Any]) -> dict[str, Any]:
         values["interactions"] = tuple(Interaction(*one) for one in json.loads(str(values["interactions"])))
         values["attributes"] = json.loads(str(values["attributes"]))
         for key in ("amodal_runs", "instance_runs", "layout_runs"):
@@ -163,7 +162,7 @@ class ClipTruth:
             values[key] = int(values[key])
         for key in ("fps", "focal"):
             values[key] = float(values[key])
-        return cls(**values)
+        return values
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:

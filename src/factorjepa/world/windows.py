@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing.pool import AsyncResult
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..terminal import ignore_interrupts
 from .settings import WorldSettings
 from .simulator import CLIPS_PER_SOURCE, clip_spec, clips
 
@@ -54,9 +57,14 @@ def stream_windows(
         for source in sources:
             yield from job(source)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        for windows in pool.imap(job, sources):
-            yield from windows
+    with multiprocessing.get_context("spawn").Pool(workers, initializer=ignore_interrupts) as pool:
+        pending: deque[AsyncResult[list[Window]]] = deque()
+        for source in sources:
+            pending.append(pool.apply_async(job, (source,)))
+            if len(pending) > 2 * workers:  # a slow reader must not fill the memory
+                yield from pending.popleft().get()
+        while pending:
+            yield from pending.popleft().get()
 
 
 def _job(settings: dict[str, object], seed: int, frames: int, fps: float, source: int) -> list[Window]:

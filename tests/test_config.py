@@ -195,7 +195,7 @@ class TestWorld:
             ("cities=[navapur, atlantis, mu]", "unknown cities atlantis, mu"),
             ("cities=[navapur, navapur]", "twice"),
             ("cities=[]", "at least 1"),
-            ("capture_modes={drive: -1, walk: 2}", "must not be negative"),
+            ("capture_modes={drive: -1, walk: 2}", "finite and not negative"),
             ("capture_modes={drive: 0}", "at least one must be positive"),
             ("scene_types={moon: 1}", "scene_types.moon"),
             ("seconds=[5, 4]", "shortest <= longest"),

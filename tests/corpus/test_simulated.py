@@ -35,7 +35,7 @@ SEED, CLIPS = 3, 22  # five sources, the last of them with two clips
 CITY_NAMES = tuple(CITIES)[:4]
 OVERRIDES = ("size=32", "seconds=[1.0,1.5]", "fps=8", f"cities=[{','.join(CITY_NAMES)}]")
 WORLD = resolve(WorldSettings, "dense", OVERRIDES)
-PLANNED = SimulationPlan(seed=SEED, clips=CLIPS, world=WORLD, audit_cities=choose_audit_cities(WORLD, SEED))
+PLANNED = SimulationPlan(seed=SEED, clips=CLIPS, world=WORLD, audit_cities=choose_audit_cities(WORLD, SEED, CLIPS))
 WORDS = ("--clips", str(CLIPS), "--seed", str(SEED), *OVERRIDES)  # the same plan in words
 
 
@@ -132,11 +132,11 @@ class TestContents:
     @pytest.mark.parametrize(("cities", "count"), [(10, 2), (5, 1), (4, 1), (3, 0), (1, 0)])
     def test_a_fifth_of_the_cities_is_for_audit(self, cities: int, count: int) -> None:
         world = resolve(WorldSettings, None, cities=tuple(CITIES)[:cities])
-        chosen = choose_audit_cities(world, 1)
+        chosen = choose_audit_cities(world, 1, 1000)
         assert len(chosen) == count
         assert set(chosen) <= set(world.cities)
         if count:
-            assert len({choose_audit_cities(world, seed) for seed in range(12)}) > 1
+            assert len({choose_audit_cities(world, seed, 1000) for seed in range(12)}) > 1
 
     def test_a_loader_reads_windows_of_it(self, made: Path) -> None:
         spec = WindowSpec(frames=4, fps=4.0, size=32)
@@ -294,13 +294,13 @@ class TestRefusals:
 
     def test_a_file_in_place_of_the_folder(self, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("x")
-        with pytest.raises(StorageError, match="out"):
+        with pytest.raises(CorpusError, match="out"):
             simulate_corpus(tmp_path / "out", PLANNED, workers=1)
 
     def test_a_corpus_too_small_for_its_audit_cities_is_made_or_explained(self, tmp_path: Path) -> None:
         """`factorjepa simulate out --clips 5` with the defaults: one source, so eight cities have none."""
         world = resolve(WorldSettings, "dense", ["size=32", "seconds=[1,1]"])
-        plan = SimulationPlan(seed=0, clips=2, world=world, audit_cities=choose_audit_cities(world, 0))
+        plan = SimulationPlan(seed=0, clips=2, world=world, audit_cities=choose_audit_cities(world, 0, 2))
         try:
             simulate_corpus(tmp_path, plan, workers=1)
         except CorpusError as error:

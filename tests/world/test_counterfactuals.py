@@ -43,8 +43,9 @@ def rerun(clip: SimulatedClip, anchor: int, gone: set[int], steps: int = SECOND)
     n = len(crowd)
     present, urge, world = np.ones(n, dtype=bool), np.ones(n), np.zeros(n, dtype=np.intp)
     present[list(gone)] = False
-    if clip.edit.brake is not None:
-        urge[clip.edit.brake] = 0.0
+    for edit in clip.edits:
+        if edit.brake is not None:
+            urge[edit.brake] = 0.0
     state = clip.trajectory.state(anchor)
     for k in range(anchor, anchor + steps):
         if camera is not None:
@@ -107,7 +108,7 @@ class TestRemoval:
             whole = simulate(population, 2 * SECOND)
             for row in unnoticed(population, whole):
                 tried += 1
-                rest = simulate(population, 2 * SECOND, Edit(without=row))
+                rest = simulate(population, 2 * SECOND, [Edit(without=row)])
                 others = np.arange(len(population.crowd)) != row
                 for name in TRACK:
                     assert (getattr(whole, name)[:, others] == getattr(rest, name)[:, others]).all()

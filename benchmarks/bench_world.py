@@ -105,7 +105,7 @@ def main() -> None:
             for source in range(first, first + 3):
                 indices = list(range(source * 5, source * 5 + 5))
                 _make_source(Path(folder) / out, plan.world.model_dump(), 3, indices)
-                seconds += sum(clip.seconds for clip in clips(settings, 3, indices, seconds=0.1))
+                seconds += sum(clip.seconds for clip in clips(settings, 3, indices, seconds=[0.1] * 5))
             return seconds
 
         result["everything_times_real_time"] = round(timed(lambda: everything("a")), 1)

@@ -180,7 +180,7 @@ class State:
     def copy(self) -> State:
         return State(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
 
-    def take(self, rows: Ints) -> State:
+    def take(self, rows: Ints | slice) -> State:
         return State(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     @staticmethod

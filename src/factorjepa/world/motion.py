@@ -74,42 +74,61 @@ def simulate(
     population: Population, steps: int, edits: Sequence[Edit] = (), camera_from: Trajectory | None = None
 ) -> Trajectory:
     """Run one clip for `steps` steps after the warm-up. `camera_from` replays the camera carrier of another run."""
-    return simulate_together([population], steps, edits, camera_from)[0]
+    return simulate_together([population], [steps], edits, camera_from)[0]
 
 
 def simulate_together(
-    populations: Sequence[Population], steps: int, edits: Sequence[Edit] = (), camera_from: Trajectory | None = None
+    populations: Sequence[Population],
+    steps: Sequence[int],
+    edits: Sequence[Edit] = (),
+    camera_from: Trajectory | None = None,
 ) -> list[Trajectory]:
-    """Run several clips of one street side by side: the same numbers as one by one, at a fraction of the overhead."""
+    """Run several clips of one street side by side, each for its own number of steps.
+
+    The same numbers as one by one, at a fraction of the overhead. Edits and `camera_from` are for a single clip.
+    """
     ground = populations[0].ground
-    crowd = Crowd.joined([p.crowd for p in populations])
-    sizes = [len(p.crowd) for p in populations]
-    world = np.repeat(np.arange(len(populations)), sizes)
-    n = len(crowd)
-    state, nobody = State.joined([p.start for p in populations]), np.zeros(n, dtype=bool)
     camera = populations[0].camera if camera_from is not None else None
-    frames: list[State] = []
-    presence = np.ones((steps, n), dtype=bool)
-    for k in range(-WARM_UP, steps):
-        time = k * DT
+    histories: list[list[tuple[State, Bools]]] = [[] for _ in populations]
+    running = list(range(len(populations)))
+    state = State.joined([p.start for p in populations])
+    crowd, world, parts = _side_by_side(populations, running)
+    for k in range(-WARM_UP, max(steps)):
+        time, n = k * DT, len(crowd)
         now = conditions(edits if k >= 0 else (), time, n)
         if k >= 0:
             if camera_from is not None and camera is not None:
                 for name in ("x", "y", "vx", "vy", "hx", "hy"):
                     getattr(state, name)[camera] = getattr(camera_from, name)[k, camera]
-            frames.append(state)
-            presence[k] = now.present
+            if any(steps[index] <= k for index in running):  # those who are done step aside
+                left = [(index, part) for index, part in zip(running, parts, strict=True) if steps[index] > k]
+                running = [index for index, _ in left]
+                state = State.joined([state.take(part) for _, part in left])
+                crowd, world, parts = _side_by_side(populations, running)
+                now = conditions(edits, time, len(crowd))
+            for index, part in zip(running, parts, strict=True):
+                histories[index].append((state.take(part), now.present[part]))
         if now.alone:
+            nobody = np.zeros(len(crowd), dtype=bool)
             state = step(state, crowd, ground, NO_PAIRS, time, nobody, now.urge)
         else:
             pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
             state = step(state, crowd, ground, pairs, time, now.present, now.urge)
-    columns = {name: np.stack([getattr(s, name) for s in frames]) for name in State.__dataclass_fields__}
-    ends = np.cumsum(sizes)
     return [
         Trajectory(
-            present=presence[:, end - size : end],
-            **{name: column[:, end - size : end] for name, column in columns.items()},
+            present=np.stack([present for _, present in history]),
+            **{name: np.stack([getattr(s, name) for s, _ in history]) for name in State.__dataclass_fields__},
         )
-        for size, end in zip(sizes, ends, strict=True)
+        for history in histories
     ]
+
+
+def _side_by_side(
+    populations: Sequence[Population], running: Sequence[int]
+) -> tuple[Crowd, NDArray[np.intp], list[slice]]:
+    """The joined crowd of these clips, whose world each row belongs to, and the rows of each."""
+    crowds = [populations[index].crowd for index in running]
+    sizes = [len(crowd) for crowd in crowds]
+    ends = np.cumsum(sizes).tolist()
+    parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    return Crowd.joined(crowds), np.repeat(np.arange(len(crowds)), sizes), parts

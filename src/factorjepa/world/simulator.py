@@ -24,7 +24,7 @@ from .camera import CameraPath, carry
 from .cities import CITIES
 from .dynamics import RATE, wrap
 from .interactions import HORIZON, Interaction, find_interactions
-from .motion import Edit, Trajectory, simulate_together
+from .motion import Edit, Trajectory, simulate, simulate_together
 from .population import Population, populate
 from .renderer import Renderer, Truth
 from .settings import CaptureMode, Illumination, SceneType, Weather, WorldSettings
@@ -217,11 +217,11 @@ def clip(settings: WorldSettings, seed: int, index: int) -> SimulatedClip:
 
 
 def clips(
-    settings: WorldSettings, seed: int, indices: Sequence[int], seconds: float | None = None
+    settings: WorldSettings, seed: int, indices: Sequence[int], seconds: Sequence[float] | None = None
 ) -> list[SimulatedClip]:
     """Several clips of one source, simulated side by side; the same clips as one by one.
 
-    `seconds` cuts the simulation short for those who only look at the beginning (no ground truth then).
+    `seconds` cuts the simulation of each short for those who only look at the beginning (no ground truth then).
     """
     specs = [clip_spec(settings, seed, index) for index in indices]
     if len({spec.source.index for spec in specs}) != 1:
@@ -234,9 +234,8 @@ def clips(
         for spec in specs
     ]
     # Effects of an interaction are measured one second after it: the simulation runs a little longer than the clip.
-    needed = max(spec.frames for spec in specs) / settings.fps + HORIZON if seconds is None else seconds
-    steps = math.ceil(needed * RATE) + 2
-    trajectories = simulate_together(populations, steps)
+    needed = [spec.frames / settings.fps + HORIZON for spec in specs] if seconds is None else seconds
+    trajectories = simulate_together(populations, [math.ceil(length * RATE) + 2 for length in needed])
     made = []
     for spec, population, trajectory in zip(specs, populations, trajectories, strict=True):
         rng = stream(seed, settings.regime, "camera", spec.index)
@@ -280,7 +279,7 @@ def resimulate(
     edits = (*original.edits, Edit(row(without), row(brake), row(hurry), alone, start))
     steps = len(original.trajectory)
     replay = original.trajectory if camera == "recorded" else None
-    trajectory = simulate_together([original.population], steps, edits, replay)[0]
+    trajectory = simulate(original.population, steps, edits, replay)
     path = original.camera
     if camera == "reactive":
         rng = stream(original.seed, original.settings.regime, "camera", original.spec.index)

@@ -247,6 +247,9 @@ def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place:
     limit = 16 * frame.shape[0]
     reach = 2 * shape.radii.max(axis=1) * zoom[shape.starts]  # discs are wider than their one point
     outside = ((highest + reach[:, None] < 0) | (lowest - reach[:, None] > limit)).any(axis=1) & (nearest >= NEAR)
+    extent = (highest - lowest).max(axis=1) // 16
+    outside |= (extent < 1) & (shape.radii[:, 0] == 0)  # smaller than a pixel
+    edges = np.where(extent < 6, cv2.LINE_8, cv2.LINE_AA).tolist()  # smoothing costs more than filling
     for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):
         if outside[index]:
             continue
@@ -264,7 +267,7 @@ def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place:
             if outline is None:
                 continue
             polygon = fixed_pixels(outline, pose)
-        cv2.fillConvexPoly(frame, polygon, colour, cv2.LINE_AA, 4)
+        cv2.fillConvexPoly(frame, polygon, colour, edges[index], 4)
         if mask is not None:
             cv2.fillConvexPoly(mask, polygon, 1, cv2.LINE_8, 4)
 

@@ -34,10 +34,12 @@ def source_windows(settings: WorldSettings, seed: int, source: int, frames: int 
     indices = range(source * CLIPS_PER_SOURCE, (source + 1) * CLIPS_PER_SOURCE)
     length = frames / fps
     counts = [int(clip_spec(settings, seed, index).frames / settings.fps / length) for index in indices]
-    if not any(counts):
+    used = [(index, count) for index, count in zip(indices, counts, strict=True) if count]
+    if not used:
         return []
-    result = []
-    for clip, count in zip(clips(settings, seed, indices, seconds=max(counts) * length), counts, strict=True):
+    result: list[Window] = []
+    made = clips(settings, seed, [index for index, _ in used], seconds=[count * length for _, count in used])
+    for clip, (_, count) in zip(made, used, strict=True):
         starts = [k * length for k in range(count)]
         result += [Window(clip.window(start, frames, fps), clip.spec.clip_id, start) for start in starts]
     return result

@@ -43,21 +43,25 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 class _Interrupted(Exception):
-    """Ctrl-C. The command-line library would swallow a KeyboardInterrupt and say less."""
+    """Ctrl-C or SIGTERM. The command-line library would swallow a KeyboardInterrupt and say less."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.signal_number = signal_number
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    raise _Interrupted
+    raise _Interrupted(signal_number)
 
 
 def main() -> None:
-    """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130."""
-    signal.signal(signal.SIGINT, _interrupt)
+    """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130, SIGTERM 143."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         app()
-    except _Interrupted:
+    except _Interrupted as interrupted:
         error_console.print("interrupted; run the same command again to continue", highlight=False)
-        sys.exit(130)
+        sys.exit(128 + interrupted.signal_number)
     except FactorJEPAError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

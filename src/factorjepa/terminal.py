@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -24,11 +23,6 @@ console = Console()
 error_console = Console(stderr=True)
 
 _SECONDS_BETWEEN_LINES = 10.0
-
-
-def ignore_interrupts() -> None:
-    """For worker processes: Ctrl-C reaches the whole group, and only the parent answers it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

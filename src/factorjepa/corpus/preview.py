@@ -44,11 +44,16 @@ def _traits(clip: Clip) -> list[tuple[str, object]]:
 
 
 def liveliest(manifest: Manifest) -> Clip:
-    """The clip with most to see: of an audit city if there is one, the one with most agents per frame."""
+    """The clip with most to see: of an audit city if there is one, at street level, by day, with most agents."""
     clips = list(manifest.select(split=Split.AUDIT) or manifest)
     if not clips:
         raise CorpusError("there are no clips to show")
-    return max(clips, key=lambda clip: float(clip.attributes.get("agents_per_frame", 0.0)))
+
+    def liveliness(clip: Clip) -> tuple[bool, bool, float]:
+        by_day = clip.attributes.get("illumination", "day") == "day"
+        return clip.capture_mode != "aerial", by_day, float(clip.attributes.get("agents_per_frame", 0.0))
+
+    return max(clips, key=liveliness)
 
 
 def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: int = 6) -> None:
@@ -74,8 +79,11 @@ def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: 
 
 def animated_overlay(
     path: Path, clip: Clip, store: ClipStore, side: int = 320, fps: float = 6.0, seconds: float = 8.0
-) -> None:
-    """The clip beside itself with masks, ids, visibility and interactions; a .gif or an .mp4 by the name's ending."""
+) -> bool:
+    """The clip beside itself with masks, ids, visibility and interactions; a .gif or an .mp4 by the name's ending.
+
+    Returns whether the clip has ground truth; without, only the clip itself is drawn.
+    """
     if path.suffix not in (".gif", ".mp4"):
         raise CorpusError(f"{path}: an overlay is written as .gif or .mp4")
     info = probe(store.open(clip.path), clip.clip_id)
@@ -87,7 +95,7 @@ def animated_overlay(
     pictures = [_side_by_side(frame, float(time), truth, side) for frame, time in zip(frames, times, strict=True)]
     if path.suffix == ".mp4":
         write_video(path, pictures, fps)
-        return
+        return truth is not None
     images = [Image.fromarray(picture).quantize(255, method=Image.Quantize.FASTOCTREE) for picture in pictures]
     options = {
         "save_all": True,
@@ -97,6 +105,7 @@ def animated_overlay(
         "optimize": False,
     }
     write_atomic(path, lambda temporary: images[0].save(temporary, format="GIF", **options))
+    return truth is not None
 
 
 def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture:

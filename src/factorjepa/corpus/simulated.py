@@ -13,6 +13,8 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,11 @@ from pydantic import Field
 
 from .. import __version__
 from ..config import Settings, dump
-from ..errors import CorpusError
+from ..errors import CorpusError, StorageError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
-from ..terminal import ignore_interrupts
 from ..video import write_video
+from ..workers import begin_worker
 from ..world import WorldSettings, clips
 from ..world.measures import measure
 from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec, source_spec
@@ -123,19 +125,42 @@ def _run(
     if count <= 1:
         yield from map(make, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(count, initializer=ignore_interrupts) as pool:
-        yield from pool.imap(make, jobs)
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    try:
+        yield from pool.map(make, jobs)
+    except BrokenProcessPool:
+        raise StorageError(
+            "a worker process was killed (out of memory?); finished clips are kept: run the same command again, "
+            "with fewer --workers if it happens again"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _make_source(out: Path, world: dict[str, Any], seed: int, indices: list[int]) -> list[dict[str, Any]]:
     """Make the missing clips of one source; return the attributes of all of them."""
     settings = WorldSettings.model_validate(world)
     paths = {index: clip_path(clip_spec(settings, seed, index)) for index in indices}
-    missing = [index for index in indices if not (out / paths[index]).exists()]
+    missing = [index for index in indices if _attributes(out, paths[index]) is None]
     if missing:
         for clip in clips(settings, seed, missing):
             _write_clip(out, paths[clip.spec.index], clip)
-    return [json.loads((out / sidecar_path(paths[index], ROW)).read_text(encoding="utf-8")) for index in indices]
+    made = [_attributes(out, paths[index]) for index in indices]
+    if gone := [paths[index] for index, attributes in zip(indices, made, strict=True) if attributes is None]:
+        raise StorageError(f"{out / gone[0]}: disappeared while the corpus was made; run the same command again")
+    return [attributes for attributes in made if attributes is not None]
+
+
+def _attributes(out: Path, path: str) -> dict[str, Any] | None:
+    """The attributes of a finished clip; None where one of its three files is missing, empty or unreadable."""
+    files = [out / path, out / sidecar_path(path, TRUTH), out / sidecar_path(path, ROW)]
+    if any(not file.is_file() or file.stat().st_size == 0 for file in files):
+        return None
+    try:
+        found = json.loads(files[-1].read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _write_clip(out: Path, path: str, clip: SimulatedClip) -> None:

@@ -35,6 +35,7 @@ def simulate(
     console.print(
         f"{len(manifest)} clips in {out}. Look at them: factorjepa inspect {out}; factorjepa preview {out}",
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -51,4 +52,4 @@ def pack(
 
     with counting("pack", "clips") as progress:
         packed = pack_corpus(corpus, out, shard_mb * 1_000_000, progress)
-    console.print(f"{len(packed)} clips in {out}", highlight=False)
+    console.print(f"{len(packed)} clips in {out}", highlight=False, soft_wrap=True)

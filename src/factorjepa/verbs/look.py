@@ -61,8 +61,9 @@ def preview(
     chosen = manifest.clip(clip) if clip else liveliest(manifest)
     sheet, moving = folder / "contact_sheet.png", folder / f"overlay.{'mp4' if movie else 'gif'}"
     contact_sheet(sheet, choose_clips(manifest, count), store)
-    animated_overlay(moving, chosen, store)
-    console.print(f"{sheet}\n{moving} ({chosen.clip_id})", highlight=False, soft_wrap=True)
+    annotated = animated_overlay(moving, chosen, store)
+    note = "" if annotated else ", which has no ground truth beside it"
+    console.print(f"{sheet}\n{moving} ({chosen.clip_id}{note})", highlight=False, soft_wrap=True)
 
 
 def demo(

@@ -113,7 +113,9 @@ def features(
     weights: Annotated[
         Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: random)")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Features file: .safetensors or .npz")] = Path("features.safetensors"),
+    out: Annotated[
+        Path | None, typer.Option(help="Features file: .safetensors or .npz (default: VIDEO.features.safetensors here)")
+    ] = None,
     fps: Annotated[float, typer.Option(help="Frames per second to sample; V-JEPA and the paper use 4")] = 4.0,
     start: Annotated[float, typer.Option(help="Seconds to skip")] = 0.0,
     seconds: Annotated[float | None, typer.Option(help="Seconds to encode (default: all)")] = None,
@@ -133,6 +135,9 @@ def features(
 
     from ..backbones.features import principal_colours, video_features, write_features, write_pictures
 
+    if not video.is_file():
+        raise BackboneError(f"{video}: no such video file")
+    out = out or Path(f"{video.stem}.features.safetensors")
     picture, film = out.with_suffix(".pca.png"), out.with_suffix(".pca.mp4")
     if not overwrite and (existing := next((path for path in (out, picture, film) if path.exists()), None)):
         raise BackboneError(f"{existing}: exists already; choose another --out or pass --overwrite")
@@ -140,6 +145,10 @@ def features(
         raise BackboneError(f"{out}: features are written as .safetensors or .npz")
     backbone = _loaded(arch, weights)
     place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if place.split(":")[0] not in ("cpu", "cuda") or (place != "cpu" and not torch.cuda.is_available()):
+        raise BackboneError(
+            f"device {place!r} is not available here: use cpu{', cuda' * torch.cuda.is_available()} or auto"
+        )
     with counting(f"encoding {video.name}", "frames") as progress:
         found = video_features(
             video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,

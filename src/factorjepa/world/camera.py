@@ -20,6 +20,20 @@ Floats = NDArray[np.float64]
 NEAR = 0.7  # m in front of the lens where drawing starts
 
 
+def dot3(a: Floats, b: Floats) -> Floats:
+    """Scalar products over the last axis, term by term.
+
+    Matrix products are left to no library here: those choose their order of summation by size, alignment and CPU, and a
+    last bit is enough to turn a pixel.
+    """
+    return np.asarray(a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1] + a[..., 2] * b[..., 2])
+
+
+def rotated(vectors: Floats, axes: Floats) -> Floats:
+    """`[..., 3]` in the frame whose unit vectors are the rows of `axes` (`[..., 3, 3]`, broadcast)."""
+    return np.stack([dot3(vectors, axes[..., k, :]) for k in range(3)], axis=-1)
+
+
 @dataclass(frozen=True)
 class Pose:
     """One frame's camera. Rows of `axes` are the unit vectors right, down and forward."""
@@ -31,19 +45,13 @@ class Pose:
 
     def view(self, points: Floats) -> Floats:
         """World points `[..., 3]` to camera coordinates (right, down, forward)."""
-        return np.asarray((points - self.position) @ self.axes.T)
+        return rotated(points - self.position, self.axes)
 
     def project(self, points: Floats) -> tuple[Floats, Floats]:
         """World points `[..., 3]` to pixels `[..., 2]` and depth `[...]`. Only points in front are meaningful."""
         seen = self.view(points)
         depth = seen[..., 2]
         return seen[..., :2] * (self.focal / np.maximum(depth, 1e-3))[..., None] + self.centre, depth
-
-    def plane(self, origin: Floats, along: Floats, up: Floats) -> Floats:
-        """3x3 homography from plane coordinates (a, b) at `origin + a*along + b*up` to pixels."""
-        columns = np.stack([self.axes @ along, self.axes @ up, self.axes @ (origin - self.position)], axis=1)
-        intrinsics = np.array([[self.focal, 0, self.centre], [0, self.focal, self.centre], [0, 0, 1.0]])
-        return np.asarray(intrinsics @ columns)
 
 
 def clip_polygon(seen: Floats) -> Floats | None:
@@ -151,4 +159,4 @@ class _Shake:
     def __call__(self, t: Floats, rate: float) -> Floats:
         phases = self.rng.uniform(0, 2 * np.pi, size=3)
         rates = 2 * np.pi * rate * np.array([1.0, 0.618, 0.371])
-        return np.asarray(np.sin(t[:, None] * rates + phases) @ np.array([0.5, 0.3, 0.2]))
+        return dot3(np.sin(t[:, None] * rates + phases), np.array([0.5, 0.3, 0.2]))

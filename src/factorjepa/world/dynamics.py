@@ -219,9 +219,6 @@ class Pairs:
         return np.flatnonzero(np.diff(self.who, prepend=-1))
 
 
-NO_PAIRS = Pairs(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0))
-
-
 def _clip(values: NDArray[Any], low: float | Floats, high: float | Floats) -> Floats:
     """np.clip, whose call overhead is twice that of its two comparisons on arrays of a hundred rows."""
     clipped: Floats = np.minimum(np.maximum(values, low), high)

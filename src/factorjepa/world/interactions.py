@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import DT, NO_PAIRS, RATE, Floats, State, intent, pair_terms, pairs_within, step, wrap
+from .dynamics import DT, RATE, Floats, State, intent, pair_terms, pairs_within, step, wrap
 from .motion import Edit, Trajectory, conditions
 from .population import Population
 
@@ -52,7 +52,7 @@ def find_interactions(
     in view is, one second later, away from where it would be without neighbours; nan for those out of view.
     """
     stride = round(ANCHOR_EVERY * RATE)
-    anchors = range(0, min(len(in_view), len(trajectory) - _STEPS), stride)
+    anchors = range(0, min(len(in_view) - 1, len(trajectory) - _STEPS), stride)
     alone = np.full((len(anchors), len(population.crowd)), np.nan)
     running: dict[tuple[int, int], Interaction] = {}
     found: list[Interaction] = []
@@ -95,8 +95,8 @@ def removal_effects(
     state = start.take(rows)
     for k in range(anchor, anchor + _STEPS):
         now = conditions(edits, k * DT, n)
-        pairs = NO_PAIRS if now.alone else pairs_within(state, local, ground, world, rerun)
-        present = now.present[rows] & (not now.alone)
+        pairs = pairs_within(state, local, ground, world, rerun)
+        present = now.present[rows] & ((population.kind[rows] < 0) | (not now.alone))
         state = step(state, local, ground, pairs, k * DT, present, now.urge[rows])
         recorded = trajectory.state(k + 1).take(rows)
         columns = (
@@ -110,11 +110,15 @@ def removal_effects(
 
 
 def _displacement_alone(population: Population, trajectory: Trajectory, anchor: int, edits: Sequence[Edit]) -> Floats:
-    """Metres between where everyone is after a second and where they would be had nobody been there."""
-    state, nobody = trajectory.state(anchor), np.zeros(len(population.crowd), dtype=bool)
+    """Metres between where everyone is after a second and where they would be without the other agents."""
+    crowd, ground, state = population.crowd, population.ground, trajectory.state(anchor)
+    world, things = np.zeros(len(crowd), dtype=np.intp), population.kind < 0  # obstacles and the camera stay
     for k in range(anchor, anchor + _STEPS):
-        urge = conditions(edits, k * DT, nobody.size).urge
-        state = step(state, population.crowd, population.ground, NO_PAIRS, k * DT, nobody, urge)
+        pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
+        state = step(state, crowd, ground, pairs, k * DT, things, conditions(edits, k * DT, len(crowd)).urge)
+        if (camera := population.camera) is not None:  # its way is given
+            for name in ("x", "y", "vx", "vy", "hx", "hy"):
+                getattr(state, name)[camera] = getattr(trajectory, name)[k + 1, camera]
     return np.asarray(np.hypot(state.x - trajectory.x[anchor + _STEPS], state.y - trajectory.y[anchor + _STEPS]))
 
 

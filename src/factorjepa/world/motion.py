@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import DT, NO_PAIRS, Bools, Crowd, Floats, State, pairs_within, step
+from .dynamics import DT, Bools, Crowd, Floats, State, pairs_within, step
 from .population import Population
 
 WARM_UP = 16  # steps before the clip starts, so that nobody is still where they were put
@@ -21,7 +21,7 @@ class Edit:
     without: int | None = None  # agent row taken out
     brake: int | None = None  # agent row that stops
     hurry: int | None = None  # agent row that goes 1.6 times as fast
-    alone: bool = False  # nobody reacts to anybody
+    alone: bool = False  # no agent reacts to another
     start: float = 0.0
 
 
@@ -108,12 +108,11 @@ def simulate_together(
                 now = conditions(edits, time, len(crowd))
             for index, part in zip(running, parts, strict=True):
                 histories[index].append((state.take(part), now.present[part]))
-        if now.alone:
-            nobody = np.zeros(len(crowd), dtype=bool)
-            state = step(state, crowd, ground, NO_PAIRS, time, nobody, now.urge)
-        else:
-            pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
-            state = step(state, crowd, ground, pairs, time, now.present, now.urge)
+        present = now.present
+        if now.alone:  # streets, obstacles and the camera stay; agents do not see each other
+            present = np.concatenate([populations[index].kind < 0 for index in running])
+        pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
+        state = step(state, crowd, ground, pairs, time, present, now.urge)
     return [
         Trajectory(
             present=np.stack([present for _, present in history]),

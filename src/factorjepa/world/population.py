@@ -64,7 +64,7 @@ def populate(street: Street, mode: CaptureMode, density: float, rng: np.random.G
     )  # long vehicles find room first
     for name in chosen:
         rows.add_agent(KINDS[name])
-    return rows.finish(street, float(rng.uniform(0, 30)))
+    return rows.finish(street)
 
 
 def _mix(street: Street) -> tuple[list[str], np.ndarray]:
@@ -232,7 +232,7 @@ class _Rows:
         self.rows.append(row)
         return row
 
-    def finish(self, street: Street, phase: float) -> Population:
+    def finish(self, street: Street) -> Population:
         agents, n = self.rows, len(self.rows) + len(street.obstacles)
         fill = len(street.obstacles)
 
@@ -285,7 +285,7 @@ class _Rows:
         y = np.concatenate([column(lambda row: row["y"], 0.0)[: len(agents)], [o.y for o in street.obstacles]])
         v = 0.6 * crowd.speed
         start = State(x, y, v * hx, v * hy, hx, hy, np.zeros(n, dtype=np.intp))
-        ground = Ground(street.extent, street.junction, street.half_road + 1.0, street.signal, phase)
+        ground = Ground(street.extent, street.junction, street.half_road + 1.0, street.signal, street.signal_phase)
         look = np.concatenate(
             [column(lambda row: row["look"], 0, int)[: len(agents)], [o.look for o in street.obstacles]]
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..seeding import stream
 from .backdrop import DECK_HEIGHT, OBSTACLE, Backdrop, Backview
-from .camera import NEAR, CameraPath, Pose
+from .camera import NEAR, CameraPath, Pose, rotated
 from .dynamics import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
@@ -170,7 +170,7 @@ class Renderer:
         laps = np.rint((centres - x) / street.extent[0]).astype(np.int64)
         points = np.stack([x + laps * street.extent[0], wrap(y, street.extent[1]), np.zeros_like(x)], axis=2)
         towards = eyes[:, None, :] - points
-        seen = -np.einsum("tnk,tjk->tnj", towards, axes)
+        seen = -rotated(towards, axes[:, None])
         depth, focal = seen[:, :, 2], poses[0].focal
         scale = focal / np.maximum(depth, NEAR)
         pixels = seen[:, :, :2] * scale[:, :, None] + poses[0].centre
@@ -246,7 +246,7 @@ class Renderer:
         cast = (np.minimum(self.heights[row], 3.0)[:, None] * sun)[:, None, :]
         outline = np.concatenate([foot, edge, edge[:, ::-1] + cast], axis=1)
         relative = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2) - eyes[frame][:, None, :]
-        seen = np.einsum("kpc,kjc->kpj", relative, axes[frame])
+        seen = rotated(relative, axes[frame][:, None])
         pixels = seen[:, :, :2] * (focal / np.maximum(seen[:, :, 2:], NEAR)) + centre
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
         fixed[seen[:, :, 2].min(axis=1) <= NEAR] = -30000  # partly behind the camera: leave it out
@@ -289,13 +289,15 @@ class Renderer:
             )
             if fogs[k] or self.always_mixed:
                 patch = cv2.transform(patch, self.mixes[fogs[k]])
+            through = cv2.extractChannel(patch, 3)
+            whole = through < 128 if ids is not None else None
             if outside[k]:  # on the crossing street: the corner houses may stand before it
                 patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
-            through = cv2.extractChannel(patch, 3)
+                through = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]
             cv2.add(cv2.multiply(part, cv2.cvtColor(through, cv2.COLOR_GRAY2RGBA), scale=1 / 255), patch, dst=part)
-            if ids is not None:
-                self._note(bodies, k, (y0, x0), through < 128, back, ids, seen)
+            if ids is not None and whole is not None:
+                self._note(bodies, k, (y0, x0), whole, through < 128, back, ids, seen)
 
     def _blend_near(
         self,
@@ -313,28 +315,30 @@ class Renderer:
         draw_near(canvas, mask, self.styles[row], int(bodies.phases[k]), place, self.tint)
         if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
-            self._note(bodies, k, (top, left), mask[top : top + height, left : left + width] > 0, back, ids, seen)
+            solid = mask[top : top + height, left : left + width] > 0
+            self._note(bodies, k, (top, left), solid, solid, back, ids, seen)
 
     def _note(
         self,
         bodies: _Bodies,
         k: int,
         corner: tuple[int, int],
+        whole: NDArray[np.bool_],
         solid: NDArray[np.bool_],
         back: Backview,
         ids: NDArray[np.uint16],
         seen: list[Seen],
     ) -> None:
-        """Record who covers these pixels: an agent, or an obstacle of the layout."""
+        """Record who covers the `solid` pixels, an agent or an obstacle of the layout; `whole` is all of its body."""
         row, (top, left) = int(bodies.rows[k]), corner
         area = (slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1]))
         if self.population.kind[row] == STATIC:
             ids[area][solid] = 0
             assert back.layout is not None
             back.layout[area][solid] = OBSTACLE
-        elif cv2.countNonZero(solid.view(np.uint8)):
+        elif cv2.countNonZero(whole.view(np.uint8)):
             seen.append(
-                Seen(row, int(bodies.laps[k]), corner, solid, float(bodies.depth[k]), float(bodies.points[k, 0]))
+                Seen(row, int(bodies.laps[k]), corner, whole, float(bodies.depth[k]), float(bodies.points[k, 0]))
             )
             ids[area][solid] = len(seen)
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ..errors import WorldError
 from ..seeding import stream
 from .backdrop import Backdrop
-from .camera import CameraPath, carry
+from .camera import CameraPath, carry, rotated
 from .cities import CITIES
 from .dynamics import RATE, wrap
-from .interactions import HORIZON, Interaction, find_interactions
+from .interactions import ANCHOR_EVERY, HORIZON, Interaction, find_interactions
 from .motion import Edit, Trajectory, simulate, simulate_together
 from .population import Population, populate
 from .renderer import Renderer, Truth
@@ -267,10 +267,10 @@ def resimulate(
     def row(agent: int | None) -> int | None:
         if agent is None:
             return None
-        found = agent % LAP
-        if agent < 0 or found not in original.population.agents:
+        found = agent % LAP if isinstance(agent, int | np.integer) else -1
+        if found < 0 or agent < 0 or found not in original.population.agents:
             raise WorldError(
-                f"clip {original.spec.clip_id!r} has no agent {agent}; see the agent ids in its ground truth"
+                f"clip {original.spec.clip_id!r} has no agent {agent!r}; see the agent ids in its ground truth"
             )
         return found
 
@@ -291,6 +291,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     size, fps = clip.settings.size, clip.settings.fps
     first_lap: dict[int, int] = {}
     index_of: dict[int, int] = {}
+    sightings: dict[int, list[tuple[float, int]]] = {}
     rows: list[tuple[int, int, int]] = []  # frame, agent index, entity row
     boxes, visible, amodal, depth, shown, runs, counts = [], [], [], [], [], [], []
     instance_runs, instance_values, layout_runs, layout_values = [], [], [], []
@@ -299,7 +300,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
         to_agent = np.zeros(len(truth.seen) + 1, np.int32)
         crops = []
         for k, seen in enumerate(truth.seen):
-            agent_id = seen.row + LAP * abs(seen.lap - first_lap.setdefault(seen.row, seen.lap))
+            agent_id = seen.row + LAP * _lap_code(seen.lap - first_lap.setdefault(seen.row, seen.lap))
             agent = index_of.setdefault(agent_id, len(index_of))
             to_agent[k + 1] = agent + 1
             across, down, width, height = cv2.boundingRect(seen.amodal.view(np.uint8))
@@ -307,6 +308,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
             top, left = seen.corner[0] + down, seen.corner[1] + across
             crops.append(crop)
             rows.append((number, agent, seen.row))
+            sightings.setdefault(seen.row, []).append((number / fps, agent_id))
             boxes.append((left, top, left + crop.shape[1], top + crop.shape[0]))
             visible.append(int(seen_pixels[k + 1]))
             amodal.append(cv2.countNonZero(crop.view(np.uint8)))
@@ -337,7 +339,7 @@ def _annotate(clip: SimulatedClip, truths: list[Truth]) -> ClipTruth:
     image_velocity, camera_velocity = _image_velocities(truths, focal, fps, frame, where, speed)
     ids = np.array(list(index_of), dtype=np.int32)
     kinds = clip.population.kind[ids % LAP]
-    interactions, alone = _interactions(clip, index_of)
+    interactions, alone = _interactions(clip, index_of, sightings)
     return ClipTruth(
         size=size,
         fps=fps,
@@ -377,15 +379,37 @@ def _offsets(parts: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
 
 
-def _interactions(clip: SimulatedClip, index_of: dict[int, int]) -> tuple[tuple[Interaction, ...], NDArray[np.float32]]:
-    """Interactions by agent id, and displacement when alone per anchor and agent of the table."""
+def _lap_code(laps: int) -> int:
+    """0, 1, 2, 3, ... for 0, +1, -1, +2, ... rounds of the ring."""
+    return 2 * abs(laps) - (laps > 0)
+
+
+def _interactions(
+    clip: SimulatedClip, index_of: dict[int, int], sightings: dict[int, list[tuple[float, int]]]
+) -> tuple[tuple[Interaction, ...], NDArray[np.float32]]:
+    """Interactions by agent id, and displacement when alone per anchor and agent of the table.
+
+    `sightings` lists, for each entity row, when it was seen under which id.
+    """
     found, alone = find_interactions(clip.population, clip.trajectory, _in_view(clip), clip.edits)
+
+    def id_at(row: int, time: float) -> int | None:
+        seen = sightings.get(row, [])
+        return min(seen, key=lambda one: abs(one[0] - time))[1] if seen else None
+
     table = np.full((len(alone), len(index_of)), np.nan, np.float32)
-    for agent_id, index in index_of.items():
-        if agent_id < LAP:
-            table[:, index] = alone[:, agent_id]
-    known = tuple(one for one in found if one.agent in index_of and one.other in index_of)
-    return known, table
+    for row in sightings:
+        for anchor in range(len(alone)):
+            agent = id_at(row, anchor * ANCHOR_EVERY)
+            if agent is not None:
+                table[anchor, index_of[agent]] = alone[anchor, row]
+    named = []
+    for one in found:
+        agent, other = id_at(one.agent, one.start), id_at(one.other, one.start)
+        if agent is not None and other is not None and one.start < clip.seconds:
+            end = min(one.end, clip.seconds)
+            named.append(dataclasses.replace(one, agent=agent, other=other, end=end))
+    return tuple(named), table
 
 
 def _in_view(clip: SimulatedClip) -> NDArray[np.bool_]:
@@ -415,7 +439,7 @@ def _image_velocities(
     ahead = here + np.concatenate([velocity, np.zeros((len(point), 1))], axis=1) / fps
 
     def project(world: Floats, at: NDArray[np.int32]) -> Floats:
-        seen = np.einsum("oc,ojc->oj", world - eyes[at], axes[at])
+        seen = rotated(world - eyes[at], axes[at])
         return np.asarray(seen[:, :2] * (focal / np.maximum(seen[:, 2:], 0.1)))
 
     now = project(here, before)

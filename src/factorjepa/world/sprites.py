@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import bodies, furniture  # noqa: F401  (they register their shapes)
-from .camera import NEAR, Pose, clip_polygon, fixed_pixels
+from .camera import NEAR, Pose, clip_polygon, dot3, fixed_pixels, rotated
 from .shapes import MATERIALS, PAINTS, SHAPES
 from .taxonomy import KINDS, Superclass
 
@@ -156,9 +156,9 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     scale = _LEVELS[level] / max(shape.height, 0.5)
 
     relative = np.concatenate([shape.points, [(0.0, 0.0, 0.0)]]) - eye
-    depth = np.maximum(-(relative @ towards), 0.15)
+    depth = np.maximum(-dot3(relative, towards), 0.15)
     zoom = scale * distance * fine / depth
-    u, v = (relative @ right) * zoom, -(relative @ up) * zoom
+    u, v = dot3(relative, right) * zoom, -dot3(relative, up) * zoom
     ru, rv = shape.radii[:, 0] * zoom[shape.starts], shape.radii[:, 1] * zoom[shape.starts]
     low_u = min(u[:-1].min(), (u[shape.starts] - ru).min()) - fine
     low_v = min(v[:-1].min(), (v[shape.starts] - rv).min()) - fine
@@ -167,8 +167,8 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     canvas = np.zeros((height, width), np.uint8)
 
     light = -0.45 * right + 0.48 * towards + (0.0, 0.0, 0.75)
-    shades = _shade(shape, shape.normals @ light)
-    facing = ~shape.flat | (((eye - shape.middles) * shape.normals).sum(axis=1) > 0)
+    shades = _shade(shape, dot3(shape.normals, light))
+    facing = ~shape.flat | (dot3(eye - shape.middles, shape.normals) > 0)
     far = np.add.reduceat(depth[:-1], shape.starts) / shape.counts
     visible = np.flatnonzero(facing)
     visible = visible[np.argsort(-far[visible], kind="stable")]
@@ -231,12 +231,12 @@ def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place:
     """
     shape, pose = _geometry(style.model, phase), place.pose
     cos, sin = place.heading
-    turn = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])  # body to world, for row vectors
-    seen = pose.view((shape.points * place.stature) @ turn + place.origin)
-    normals = shape.normals @ turn
+    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])  # body to world
+    seen = pose.view(rotated(shape.points * place.stature, turn) + place.origin)
+    normals = rotated(shape.normals, turn)
     eye = (pose.position - place.origin) / place.stature
-    facing = ~shape.flat | (((eye - shape.middles @ turn) * normals).sum(axis=1) > 0)
-    shades = _shade(shape, normals @ (-0.45 * pose.axes[0] - 0.48 * pose.axes[2] + (0.0, 0.0, 0.75)))
+    facing = ~shape.flat | (dot3(eye - rotated(shape.middles, turn), normals) > 0)
+    shades = _shade(shape, dot3(normals, -0.45 * pose.axes[0] - 0.48 * pose.axes[2] + (0.0, 0.0, 0.75)))
     nearest, farthest = np.minimum.reduceat(seen[:, 2], shape.starts), np.maximum.reduceat(seen[:, 2], shape.starts)
     visible = np.flatnonzero(facing & (farthest > NEAR))
     visible = visible[np.argsort(-(np.add.reduceat(seen[:, 2], shape.starts) / shape.counts)[visible], kind="stable")]

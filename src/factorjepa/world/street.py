@@ -99,6 +99,7 @@ class Street:
     half_way: float
     junction: float | None
     signal: float  # s of the light cycle, 0 without
+    signal_phase: float  # s into the cycle at the start of every clip
     buildings: tuple[Building, ...]
     obstacles: tuple[Obstacle, ...]
     look: int
@@ -138,6 +139,7 @@ def build_street(settings: WorldSettings, city_name: str, scene_type: SceneType,
         half_way=half_way,
         junction=junction,
         signal=signal,
+        signal_phase=float(rng.uniform(0, 30)),
         buildings=tuple(_buildings(city, scene_type, family, half_way, junction, rng)),
         obstacles=tuple(_obstacles(settings, city, family, half_road, half_way, junction, rng)),
         look=int(rng.integers(2**31)),

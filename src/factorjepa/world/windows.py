@@ -15,7 +15,7 @@ from multiprocessing.pool import AsyncResult
 import numpy as np
 from numpy.typing import NDArray
 
-from ..terminal import ignore_interrupts
+from ..workers import begin_worker
 from .settings import WorldSettings
 from .simulator import CLIPS_PER_SOURCE, clip_spec, clips
 
@@ -59,7 +59,7 @@ def stream_windows(
         for source in sources:
             yield from job(source)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, initializer=ignore_interrupts) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, initializer=begin_worker) as pool:
         pending: deque[AsyncResult[list[Window]]] = deque()
         for source in sources:
             pending.append(pool.apply_async(job, (source,)))

@@ -27,8 +27,16 @@ from .storage import atomic_path
 Frames = NDArray[np.uint8]
 VideoSource = Path | BinaryIO
 
-# One thread and no version strings: the same frames give the same bytes. A keyframe each second keeps seeks short.
-_X264 = {"preset": "veryfast", "crf": "20", "threads": "1", "bf": "0"}
+# The same frames give the same bytes: one thread, no version strings, and no look-ahead. With x264's look-ahead (and the
+# weighted prediction and macroblock tree that hang on it) about one in a hundred encodings of small frames differed.
+# A keyframe each second keeps seeks short.
+_X264 = {
+    "preset": "veryfast",
+    "crf": "20",
+    "threads": "1",
+    "bf": "0",
+    "x264-params": "sync-lookahead=0:rc-lookahead=0:weightp=0:mbtree=0:lookahead-threads=1",
+}
 
 # Only containers that hold their own pictures, only from disk: a playlist that calls itself .mp4 would otherwise make
 # the decoder open whatever file or address it names.

@@ -28,7 +28,7 @@ Frames = NDArray[np.uint8]
 VideoSource = Path | BinaryIO
 
 # The same frames give the same bytes: one thread, no version strings, and no look-ahead. With x264's look-ahead (and
-# the weighted prediction and macroblock tree that hang on it) about one in a hundred encodings of small frames differed.
+# the weighted prediction and macroblock tree that hang on it) one in a hundred encodings of small frames differed.
 # A keyframe each second keeps seeks short.
 _X264 = {
     "preset": "veryfast",

@@ -50,7 +50,7 @@ def test_a_clips_mask_is_the_same_in_any_batch(
     grid = (6, 12, 16)
     together = dict(zip(clip_ids, context_masks(policy, replication, clip_ids, grid), strict=True))
     order = sorted(clip_ids, key=lambda _: shuffle.random())  # type: ignore[attr-defined]
-    for clip, mask in zip(order[:3], context_masks(policy, replication, order[:3], grid), strict=False):
+    for clip, mask in zip(order[:3], context_masks(policy, replication, order[:3], grid), strict=True):
         assert mask.equal(together[clip])
     assert context_masks(policy, replication, clip_ids[:1], grid)[0].equal(together[clip_ids[0]])
 

@@ -1,0 +1,1 @@
+"""The frozen teacher: features -> regions -> tracklets -> layout, agent, visibility and interaction targets."""

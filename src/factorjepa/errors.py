@@ -31,3 +31,11 @@ class WorldError(FactorJEPAError):
 
 class BackboneError(FactorJEPAError):
     """A backbone's sizes, weights file, tokens or masks are not what they must be."""
+
+
+class TeacherError(FactorJEPAError):
+    """The teacher's features, regions or packets are not what they must be, or do not fit together."""
+
+
+class TrainingError(FactorJEPAError):
+    """A predictor, objective, method or run cannot be what it was asked to be."""

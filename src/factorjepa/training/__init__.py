@@ -1,0 +1,1 @@
+"""Training: from windows and a backbone to weights."""

@@ -1,0 +1,108 @@
+"""Windows of the simulated world in a folder that grows while training reads from it.
+
+The simulator makes windows slower than a GPU eats them, so windows are kept and used again. Which windows a step may
+draw from depends on the step alone, never on how fast they were made: a run is the same on any machine, and a resumed
+one finds the files of its first half. One file per source video, written whole.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrainingError
+from ..storage import write_atomic
+from ..workers import begin_worker
+from ..world import WorldSettings
+from ..world.windows import source_windows
+
+Windows = NDArray[np.uint8]  # [n, T, H, W, 3]
+_PATIENCE = 600.0  # seconds without a new file before we say that something is wrong
+
+
+class WindowPool:
+    """Sources `first, first + 1, ...` of a world, made in worker processes in that order; a context manager.
+
+    `take(source, row)` waits until that source has been made.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        world: WorldSettings,
+        seed: int,
+        sources: int,
+        workers: int,
+        frames: int = 16,
+        first: int = 0,
+    ) -> None:
+        self.folder, self.sources, self.first = Path(folder), sources, first
+        self._job = (str(folder), world.model_dump(), seed, frames)
+        self._workers = max(1, workers)
+        self._opened: dict[int, Windows] = {}
+        self._made: list[Any] = []
+
+    def __enter__(self) -> WindowPool:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        wanted = [s for s in range(self.first, self.first + self.sources) if not _path(self.folder, s).exists()]
+        self._processes = multiprocessing.get_context("spawn").Pool(self._workers, initializer=begin_worker)
+        self._made = [self._processes.apply_async(make_source, (*self._job, source)) for source in wanted]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._processes.terminate()
+        self._processes.join()
+
+    def windows(self, source: int) -> Windows:
+        """All windows of the n-th source of this pool."""
+        if source not in self._opened:
+            path = _path(self.folder, self.first + source)
+            self._wait_for(path)
+            self._opened[source] = np.load(path, mmap_mode="r")
+        return self._opened[source]
+
+    def batch(self, count: int, ready: int, random: np.random.Generator) -> Windows:
+        """`count` windows of the first `ready` sources, each source as likely as any other."""
+        chosen: list[Windows] = []
+        while len(chosen) < count:
+            of_source = self.windows(int(random.integers(ready)))
+            if len(of_source):
+                chosen.append(of_source[int(random.integers(len(of_source)))])
+        return np.stack(chosen)
+
+    def _wait_for(self, path: Path) -> None:
+        started = time.monotonic()
+        while not path.exists():
+            for made in self._made:
+                if made.ready():
+                    made.get()  # raises what a worker raised
+            if time.monotonic() - started > _PATIENCE:
+                raise TrainingError(f"{path}: not made within {_PATIENCE:.0f} s; is the disk full, or a worker dead?")
+            time.sleep(0.05)
+
+
+def make_source(folder: str, world: dict[str, Any], seed: int, frames: int, source: int) -> None:
+    """Write all windows of one source as one `.npy` file; runs in a worker."""
+    settings = WorldSettings.model_validate(world)
+    videos: Sequence[Windows] = [window.video for window in source_windows(settings, seed, source, frames)]
+    shape = (0, frames, settings.size, settings.size, 3)
+    stacked = np.stack(videos) if videos else np.empty(shape, np.uint8)
+
+    def save(temporary: Path) -> None:
+        with open(temporary, "wb") as opened:
+            np.save(opened, stacked)
+
+    write_atomic(_path(Path(folder), source), save)
+
+
+def _path(folder: Path, source: int) -> Path:
+    return folder / f"source-{source:06d}.npy"

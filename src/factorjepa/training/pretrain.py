@@ -1,0 +1,301 @@
+"""V-JEPA's own objective from random weights on the simulated world: how the shipped `nano` was made.
+
+Every step shows each clip three times: through the two block policies of V-JEPA, and through the future split (the
+context is the first three quarters of the clip, thinned to a random share of its positions), so that the predictor
+has met the question that this project asks. Targets are the momentum encoder's normalised levels of the whole clip.
+
+Shapes: B batch, T frames, N tokens, n chosen tokens, W = levels * width.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ..backbones import build
+from ..backbones.checkpoint import save
+from ..backbones.masks import POLICIES, context_masks, future_split
+from ..backbones.momentum import MomentumEncoder
+from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
+from ..config import Settings, dump
+from ..errors import TrainingError
+from ..pixels import IMAGENET_MEAN, IMAGENET_STD
+from ..seeding import stream
+from ..storage import only_writer, write_atomic, write_text
+from ..world import WorldSettings
+from .optimiser import adamw, parameter_groups, rate, set_rate
+from .pool import WindowPool, Windows
+
+HELD_OUT = 10_000_000  # first source of the validation pool: never reached by training
+
+
+class PretrainSettings(Settings):
+    """Everything that decides the weights."""
+
+    arch: str = "nano"
+    spec: dict[str, Any] = Field(default={})  # fields of the backbone's spec to change, for example depth
+    world: WorldSettings = WorldSettings(regime="sparse")
+    seed: int = 0
+    steps: int = Field(default=6000, ge=1)
+    batch: int = Field(default=128, ge=1)
+    sources: int = Field(default=5000, ge=1)  # source videos in all, five clips each
+    sources_at_start: int = Field(default=200, ge=1)  # a step may draw from this many, and from more as steps go on
+    lr: float = Field(default=1e-3, gt=0)
+    warmup: int = Field(default=400, ge=0)
+    floor: float = Field(default=0.01, ge=0, le=1)  # of the rate at the end
+    weight_decay: float = Field(default=0.04, ge=0)
+    clip: float = Field(default=1.0, gt=0)  # global gradient norm
+    momentum: tuple[float, float] = (0.996, 0.9995)  # of the target encoder, first and last step
+    thinned: tuple[float, ...] = (1.0, 0.5, 0.25)  # shares of the context's positions in the future split, by turns
+    validate_every: int = Field(default=500, ge=1)
+    validation_sources: int = Field(default=40, ge=1)
+    save_every: int = Field(default=500, ge=1)
+
+
+class Pretraining:
+    """A run in a folder: `settings.yaml`, `metrics.jsonl`, `state.pt` to resume from; at last `weights.safetensors`."""
+
+    def __init__(
+        self, out: Path, settings: PretrainSettings, device: torch.device, compile_model: bool = False
+    ) -> None:
+        self.out, self.settings, self.device = Path(out), settings, device
+        self.backbone = build(settings.arch, seed=settings.seed, device=device, **settings.spec)
+        spec = self.backbone.spec
+        self.target = MomentumEncoder(self.backbone.encoder, settings.momentum[0])
+        named = self.backbone.named_parameters()
+        self.optimiser = adamw(parameter_groups(named, settings.lr, settings.weight_decay))
+        self.grid = (spec.tubelets, *spec.grid)
+        self.context_tubelets = spec.tubelets * 3 // 4
+        self.step = 0
+        self._encode: Callable[..., Tensor] = self.backbone.encoder
+        self._predict: Callable[..., tuple[Tensor, Tensor]] = self.backbone.predictor
+        self._look: Callable[..., Tensor] = self.target
+        if compile_model:
+            self._encode, self._predict, self._look = (
+                torch.compile(part) for part in (self.backbone.encoder, self.backbone.predictor, self.target)
+            )
+
+    def run(
+        self, pool_folder: Path, workers: int, progress: Callable[[int, int], object] | None = None
+    ) -> dict[str, float]:
+        """Train to the last step, resuming if `out` holds a started run of the same settings; the last validation."""
+        settings = self.settings
+        with only_writer(self.out, "pretraining"):
+            self._claim()
+            record: dict[str, float] = {}
+            frames = self.backbone.spec.frames
+            world, seed, held = settings.world, settings.seed, settings.validation_sources
+            with WindowPool(pool_folder, world, seed, held, workers, frames, first=HELD_OUT) as validation:
+                held_out = [validation.windows(source) for source in range(held)]
+            pool = WindowPool(pool_folder, world, seed, settings.sources, workers, frames)
+            started, first = time.monotonic(), self.step
+            with pool:
+                for video, masks in self._batches(pool):
+                    parts = self._update(video, masks)
+                    if self.step % 50 == 0 or self.step == settings.steps:
+                        speed = (self.step - first) * settings.batch / (time.monotonic() - started)
+                        self._log({"step": self.step, **{k: v.item() for k, v in parts.items()}, "clips_per_s": speed})
+                    if self.step % settings.validate_every == 0 or self.step == settings.steps:
+                        record = self.validate(held_out)
+                        self._log({"step": self.step, **record})
+                    if self.step % settings.save_every == 0 or self.step == settings.steps:
+                        self._save_state()
+                    if progress is not None:
+                        progress(self.step, settings.steps)
+            self._save_weights()
+            return record or self.validate(held_out)
+
+    def _batches(self, pool: WindowPool) -> Iterator[tuple[Windows, list[Tensor]]]:
+        """Batches of the remaining steps, prepared one thread ahead; what a batch holds depends on its step alone."""
+        ahead: queue.Queue[tuple[Windows, list[Tensor]] | BaseException] = queue.Queue(maxsize=4)
+        closed = threading.Event()
+
+        def prepare(steps: range) -> None:
+            try:
+                for step in steps:
+                    made = self._batch(pool, step)
+                    while not closed.is_set():
+                        try:
+                            ahead.put(made, timeout=0.2)
+                            break
+                        except queue.Full:
+                            continue
+                    if closed.is_set():
+                        return
+            except BaseException as error:  # handed over: the main thread raises it
+                ahead.put(error)
+
+        thread = threading.Thread(target=prepare, args=(range(self.step, self.settings.steps),), daemon=True)
+        thread.start()
+        try:
+            for _ in range(self.step, self.settings.steps):
+                item = ahead.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            closed.set()
+
+    def _batch(self, pool: WindowPool, step: int) -> tuple[Windows, list[Tensor]]:
+        settings = self.settings
+        grown = settings.sources_at_start + (settings.sources - settings.sources_at_start) * step / settings.steps
+        random = stream(settings.seed, "pretrain", step)
+        video = pool.batch(settings.batch, max(1, min(settings.sources, int(grown))), random)
+        mirrored = random.random(settings.batch) < 0.5
+        video[mirrored] = video[mirrored, :, :, ::-1]
+        names = [f"{step}/{k}" for k in range(settings.batch)]
+        _, rows, columns = self.grid
+        masks = [context_masks(policy, settings.seed, names, self.grid) for policy in POLICIES]
+        share = settings.thinned[step % len(settings.thinned)]
+        context_grid = (self.context_tubelets, rows, columns)
+        kept = max(1, round(share * rows * columns))
+        masks.append(context_masks(POLICIES[0], settings.seed, names, context_grid, kept=kept))
+        return video, masks
+
+    def _update(self, video: Windows, masks: list[Tensor]) -> dict[str, Tensor]:
+        settings = self.settings
+        share = rate(self.step, settings.steps, settings.warmup, settings.floor)
+        set_rate(self.optimiser, share)
+        self.backbone.train()
+        x = to_video(video, self.device)
+        parts: dict[str, Tensor] = {}
+        with self._precision():
+            wanted = normalised_levels(self._look(x, None, True).float(), self.backbone.spec.dim)
+        total = torch.zeros((), device=self.device)
+        for number, (name, context) in enumerate(zip(("small", "large", "future"), masks, strict=True)):
+            context = context.to(self.device)
+            target = self._targets_of(name, context)
+            with self._precision():
+                tokens = self._encode(x, context, True)
+                predicted, reread = self._predict(tokens, context, target, mask_token=number)
+            _, rows, columns = self.grid
+            weight = context_weights(context, target, rows, columns)
+            width = wanted.shape[-1]
+            parts[name] = target_loss(predicted.float(), wanted.gather(1, target[..., None].expand(-1, -1, width)))
+            seen = wanted.gather(1, context[..., None].expand(-1, -1, width))
+            parts[f"{name}_context"] = context_loss(reread.float(), seen, weight)
+            total = total + (parts[name] + CONTEXT_WEIGHT * parts[f"{name}_context"]) / len(masks)
+        self.optimiser.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        parts["gradient"] = torch.nn.utils.clip_grad_norm_(self.backbone.parameters(), settings.clip)
+        self.optimiser.step()
+        self.step += 1
+        start, end = settings.momentum
+        self.target.update(start + (end - start) * self.step / settings.steps)
+        if self.step % 50 == 0 and not torch.isfinite(total):
+            raise TrainingError(f"{self.out}: the loss is not finite at step {self.step}; lower lr or resume earlier")
+        return {"loss": total.detach(), **{key: value.detach() for key, value in parts.items()}}
+
+    def _targets_of(self, name: str, context: Tensor) -> Tensor:
+        """What a pass predicts: the whole future, or every token that a block hides."""
+        batch = len(context)
+        if name == "future":
+            return future_split(self.grid, self.context_tubelets).target.to(self.device).expand(batch, -1)
+        tokens = self.grid[0] * self.grid[1] * self.grid[2]
+        hidden = torch.ones(batch, tokens, dtype=torch.bool, device=self.device).scatter_(1, context, False)
+        return hidden.nonzero()[:, 1].view(batch, -1)
+
+    @torch.no_grad()
+    def validate(self, held_out: list[Windows]) -> dict[str, float]:
+        """Future-frame L1 of held-out windows, beside what copying the last context frame and a mean would give.
+
+        Everything through the momentum encoder, which is the one that is kept: mean |prediction - target| over the
+        future tokens of the last level, affine-free LayerNormed.
+        """
+        self.backbone.eval()
+        dim = self.backbone.spec.dim
+        split = future_split(self.grid, self.context_tubelets)
+        frame = self.grid[1] * self.grid[2]
+        predicted_all, wanted_all, copied_all = [], [], []
+        for windows in held_out:
+            if not len(windows):
+                continue
+            x = to_video(np.array(windows), self.device)
+            context, target = (part.to(self.device).expand(len(x), -1) for part in split)
+            with self._precision():
+                wanted = normalised_levels(self.target(x, None, True).float(), dim)[..., -dim:]
+                tokens = self.target(x, context, True)
+                predicted, _ = self.backbone.predictor(tokens, context, target, mask_token=2)
+            last = normalised_levels(tokens.float(), dim)[:, -frame:, -dim:]
+            predicted_all.append(predicted.float()[..., -dim:].cpu())
+            wanted_all.append(wanted[:, split.target.to(self.device)].cpu())
+            copied_all.append(last.repeat(1, self.grid[0] - self.context_tubelets, 1).cpu())
+        predicted, wanted, copied = (torch.cat(part) for part in (predicted_all, wanted_all, copied_all))
+        mean = wanted.mean(dim=0, keepdim=True)  # of these very windows: a mean predictor cannot do better
+        variance = torch.linalg.svdvals(wanted.flatten(0, 1)[::17] - wanted.flatten(0, 1).mean(0)).square()
+        share = variance / variance.sum()
+        return {
+            "future_l1": (predicted - wanted).abs().mean().item(),
+            "copy_l1": (copied - wanted).abs().mean().item(),
+            "mean_l1": (mean - wanted).abs().mean().item(),
+            "effective_rank": torch.exp(-(share * share.clamp_min(1e-12).log()).sum()).item(),
+            "windows": float(len(wanted)),
+        }
+
+    def _precision(self) -> torch.autocast:
+        """bf16 where it is fast and safe; fp32 on CPUs, where bf16 matrix products can be illegal instructions."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def _claim(self) -> None:
+        path, text = self.out / "settings.yaml", dump(self.settings)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise TrainingError(f"{self.out}: holds a run with other settings (see {path.name}); choose another folder")
+        write_text(path, text)
+        if (self.out / "state.pt").exists():
+            self._load_state()
+
+    def _save_state(self) -> None:
+        state = {
+            "step": self.step,
+            "backbone": self.backbone.state_dict(),
+            "target": self.target.owned_state(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+        write_atomic(self.out / "state.pt", lambda temporary: torch.save(state, temporary))
+
+    def _load_state(self) -> None:
+        state = torch.load(self.out / "state.pt", map_location=self.device, weights_only=True)
+        self.backbone.load_state_dict(state["backbone"])
+        self.target.load_owned_state(state["target"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.step = int(state["step"])
+
+    def _save_weights(self) -> None:
+        """The momentum encoder and the predictor in half precision: what is shipped.
+
+        No image was ever shown, so the image path gets the video path's weights: an image is a video that stands still.
+        """
+        spec = self.backbone.spec
+        kept = build(spec, device=self.device)
+        kept.encoder.load_state_dict(self.target.encoder.state_dict())
+        kept.predictor.load_state_dict(self.backbone.predictor.state_dict())
+        if spec.modalities:
+            video, image = kept.encoder.patch_embed.proj, kept.encoder.patch_embed_img.proj
+            with torch.no_grad():
+                image.weight.copy_(video.weight.sum(dim=2, keepdim=True))
+                image.bias.copy_(video.bias)  # type: ignore[union-attr, arg-type]
+                for part in (kept.encoder, kept.predictor):
+                    part.img_mod_embed.copy_(part.video_mod_embed)
+        kept.origin = f"pretrained for {self.step} steps on the {self.settings.world.regime} world"
+        save(kept.half(), self.out / "weights.safetensors")
+
+    def _log(self, record: dict[str, Any]) -> None:
+        with open(self.out / "metrics.jsonl", "a", encoding="utf-8") as opened:
+            opened.write(json.dumps(record) + "\n")
+
+
+def to_video(windows: Windows, device: torch.device) -> Tensor:
+    """Bytes `[B, T, H, W, 3]` to a normalised video `[B, 3, T, H, W]`, on the device."""
+    x = torch.from_numpy(windows).to(device, non_blocking=True).permute(0, 4, 1, 2, 3).float().div_(255)
+    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    return (x - mean) / std

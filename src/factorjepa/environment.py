@@ -12,21 +12,31 @@ from rich.table import Table
 
 from . import __version__
 
-REQUIRED = ("numpy", "torch", "av", "opencv-python-headless", "pyarrow", "pydantic", "safetensors", "pillow")
-OPTIONAL = {"transformers": "parity tests of the backbones (extra: dev)"}
+REQUIRED = ("numpy", "torch", "av", "opencv-python-headless", "pyarrow", "pydantic", "safetensors", "scipy", "pillow")
+OPTIONAL = {
+    "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
+    "motmetrics": "the quality of tracks against ground truth (extra: tracking)",
+    "transformers": "parity tests of the backbones (extra: dev)",
+}
+
+
+def facts() -> dict[str, str]:
+    """Versions and devices that a result depends on, by name: kept beside every run."""
+    known = {
+        "factorjepa": __version__,
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+    }
+    known |= {package: _version(package) or "missing: pip install factorjepa" for package in REQUIRED}
+    return known | {"device": _device()}
 
 
 def describe_environment() -> Table:
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_row("factorjepa", __version__)
-    table.add_row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name, value in facts().items():
+        table.add_row(name, value)
     table.add_row("cores", str(os.cpu_count()))
     table.add_row("memory", _memory())
-    free = shutil.disk_usage(".").free
-    table.add_row("free disk here", f"{free / 2**30:.0f} GiB")
-    for package in REQUIRED:
-        table.add_row(package, _version(package) or "missing: pip install factorjepa")
-    table.add_row("device", _device())
+    table.add_row("free disk here", f"{shutil.disk_usage('.').free / 2**30:.0f} GiB")
     for package, purpose in OPTIONAL.items():
         table.add_row(package, _version(package) or f"not installed; for {purpose}")
     return table

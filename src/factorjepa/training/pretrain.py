@@ -9,7 +9,6 @@ Shapes: B batch, T frames, N tokens, n chosen tokens, W = levels * width.
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
@@ -28,14 +27,16 @@ from ..backbones.masks import POLICIES, context_masks, future_split
 from ..backbones.momentum import MomentumEncoder
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
 from ..config import Settings, dump
+from ..environment import facts
 from ..errors import TrainingError
 from ..pixels import IMAGENET_MEAN, IMAGENET_STD
 from ..seeding import stream
-from ..storage import only_writer, write_atomic, write_text
 from ..world import WorldSettings
 from .optimiser import adamw, parameter_groups, rate, set_rate
 from .pool import WindowPool, Windows
+from .run import RunDirectory
 
+LOG_EVERY = 50  # steps
 HELD_OUT = 10_000_000  # first source of the validation pool: never reached by training
 
 
@@ -63,11 +64,9 @@ class PretrainSettings(Settings):
 
 
 class Pretraining:
-    """A run in a folder: `settings.yaml`, `metrics.jsonl`, `state.pt` to resume from; at last `weights.safetensors`."""
+    """A run in a folder (see `run.py`), with the finished backbone in `weights.safetensors`."""
 
-    def __init__(
-        self, out: Path, settings: PretrainSettings, device: torch.device, compile_model: bool = False
-    ) -> None:
+    def __init__(self, out: Path, settings: PretrainSettings, device: torch.device) -> None:
         self.out, self.settings, self.device = Path(out), settings, device
         self.backbone = build(settings.arch, seed=settings.seed, device=device, **settings.spec)
         spec = self.backbone.spec
@@ -77,43 +76,41 @@ class Pretraining:
         self.grid = (spec.tubelets, *spec.grid)
         self.context_tubelets = spec.tubelets * 3 // 4
         self.step = 0
-        self._encode: Callable[..., Tensor] = self.backbone.encoder
-        self._predict: Callable[..., tuple[Tensor, Tensor]] = self.backbone.predictor
-        self._look: Callable[..., Tensor] = self.target
-        if compile_model:
-            self._encode, self._predict, self._look = (
-                torch.compile(part) for part in (self.backbone.encoder, self.backbone.predictor, self.target)
-            )
 
     def run(
-        self, pool_folder: Path, workers: int, progress: Callable[[int, int], object] | None = None
+        self, pool_folder: Path, workers: int, resume: bool, progress: Callable[[int, int], object] | None = None
     ) -> dict[str, float]:
-        """Train to the last step, resuming if `out` holds a started run of the same settings; the last validation."""
+        """Train to the last step; returns the last validation."""
         settings = self.settings
-        with only_writer(self.out, "pretraining"):
-            self._claim()
-            record: dict[str, float] = {}
-            frames = self.backbone.spec.frames
-            world, seed, held = settings.world, settings.seed, settings.validation_sources
+        frames, world, seed = self.backbone.spec.frames, settings.world, settings.seed
+        with RunDirectory.begin(self.out, dump(settings), facts(), resume) as run:
+            if run.steps():
+                self._load_state(run)
+            held = settings.validation_sources
             with WindowPool(pool_folder, world, seed, held, workers, frames, first=HELD_OUT) as validation:
                 held_out = [validation.windows(source) for source in range(held)]
-            pool = WindowPool(pool_folder, world, seed, settings.sources, workers, frames)
             started, first = time.monotonic(), self.step
-            with pool:
+            with WindowPool(pool_folder, world, seed, settings.sources, workers, frames) as pool:
                 for video, masks in self._batches(pool):
                     parts = self._update(video, masks)
-                    if self.step % 50 == 0 or self.step == settings.steps:
+                    last = self.step == settings.steps
+                    looked_at = (LOG_EVERY, settings.validate_every, settings.save_every)
+                    if any(self.step % every == 0 for every in looked_at) and not torch.isfinite(parts["loss"]):
+                        raise TrainingError(
+                            f"{self.out}: the loss is not finite at step {self.step}; the last checkpoint is sound: "
+                            "start anew with a lower lr"
+                        )
+                    if self.step % LOG_EVERY == 0 or last:
                         speed = (self.step - first) * settings.batch / (time.monotonic() - started)
-                        self._log({"step": self.step, **{k: v.item() for k, v in parts.items()}, "clips_per_s": speed})
-                    if self.step % settings.validate_every == 0 or self.step == settings.steps:
-                        record = self.validate(held_out)
-                        self._log({"step": self.step, **record})
-                    if self.step % settings.save_every == 0 or self.step == settings.steps:
-                        self._save_state()
+                        run.log({"step": self.step, **{k: v.item() for k, v in parts.items()}, "clips_per_s": speed})
+                    if self.step % settings.validate_every == 0 or last:
+                        run.log({"step": self.step, **self.validate(held_out)})
+                    if self.step % settings.save_every == 0 or last:
+                        self._save_state(run)
                     if progress is not None:
                         progress(self.step, settings.steps)
             self._save_weights()
-            return record or self.validate(held_out)
+            return self.validate(held_out)
 
     def _batches(self, pool: WindowPool) -> Iterator[tuple[Windows, list[Tensor]]]:
         """Batches of the remaining steps, prepared one thread ahead; what a batch holds depends on its step alone."""
@@ -170,14 +167,14 @@ class Pretraining:
         x = to_video(video, self.device)
         parts: dict[str, Tensor] = {}
         with self._precision():
-            wanted = normalised_levels(self._look(x, None, True).float(), self.backbone.spec.dim)
+            wanted = normalised_levels(self.target(x, None, True).float(), self.backbone.spec.dim)
         total = torch.zeros((), device=self.device)
         for number, (name, context) in enumerate(zip(("small", "large", "future"), masks, strict=True)):
             context = context.to(self.device)
             target = self._targets_of(name, context)
             with self._precision():
-                tokens = self._encode(x, context, True)
-                predicted, reread = self._predict(tokens, context, target, mask_token=number)
+                tokens = self.backbone.encoder(x, context, True)
+                predicted, reread = self.backbone.predictor(tokens, context, target, mask_token=number)
             _, rows, columns = self.grid
             weight = context_weights(context, target, rows, columns)
             width = wanted.shape[-1]
@@ -192,8 +189,6 @@ class Pretraining:
         self.step += 1
         start, end = settings.momentum
         self.target.update(start + (end - start) * self.step / settings.steps)
-        if self.step % 50 == 0 and not torch.isfinite(total):
-            raise TrainingError(f"{self.out}: the loss is not finite at step {self.step}; lower lr or resume earlier")
         return {"loss": total.detach(), **{key: value.detach() for key, value in parts.items()}}
 
     def _targets_of(self, name: str, context: Tensor) -> Tensor:
@@ -246,29 +241,21 @@ class Pretraining:
         """bf16 where it is fast and safe; fp32 on CPUs, where bf16 matrix products can be illegal instructions."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
-    def _claim(self) -> None:
-        path, text = self.out / "settings.yaml", dump(self.settings)
-        if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise TrainingError(f"{self.out}: holds a run with other settings (see {path.name}); choose another folder")
-        write_text(path, text)
-        if (self.out / "state.pt").exists():
-            self._load_state()
+    def _save_state(self, run: RunDirectory) -> None:
+        run.save(
+            self.step,
+            self.backbone.state_dict(),
+            {"target": self.target.owned_state(), "optimiser": self.optimiser.state_dict()},
+        )
+        run.prune(keep=1)
 
-    def _save_state(self) -> None:
-        state = {
-            "step": self.step,
-            "backbone": self.backbone.state_dict(),
-            "target": self.target.owned_state(),
-            "optimiser": self.optimiser.state_dict(),
-        }
-        write_atomic(self.out / "state.pt", lambda temporary: torch.save(state, temporary))
-
-    def _load_state(self) -> None:
-        state = torch.load(self.out / "state.pt", map_location=self.device, weights_only=True)
-        self.backbone.load_state_dict(state["backbone"])
+    def _load_state(self, run: RunDirectory) -> None:
+        self.step = run.steps()[-1]
+        weights, state = run.load(self.step, self.device)
+        self.backbone.load_state_dict(weights)
         self.target.load_owned_state(state["target"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.step = int(state["step"])
+        run.forget_after(self.step)
 
     def _save_weights(self) -> None:
         """The momentum encoder and the predictor in half precision: what is shipped.
@@ -288,10 +275,6 @@ class Pretraining:
                     part.img_mod_embed.copy_(part.video_mod_embed)
         kept.origin = f"pretrained for {self.step} steps on the {self.settings.world.regime} world"
         save(kept.half(), self.out / "weights.safetensors")
-
-    def _log(self, record: dict[str, Any]) -> None:
-        with open(self.out / "metrics.jsonl", "a", encoding="utf-8") as opened:
-            opened.write(json.dumps(record) + "\n")
 
 
 def to_video(windows: Windows, device: torch.device) -> Tensor:

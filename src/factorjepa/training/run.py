@@ -1,0 +1,190 @@
+"""A run's folder: what was asked, what happened, and from where to go on.
+
+    config.yaml  environment.json  metrics.jsonl  checkpoints/step-000500/{weights.safetensors,state.pt}  best -> ...
+
+A checkpoint is a folder that is renamed into place when it is whole. After a kill at any moment the last whole one
+stands, and `metrics.jsonl` is cut back to it, so that the record of a resumed run is that of an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..errors import TrainingError
+from ..storage import PARTIAL, only_writer, storage_error, write_text
+
+CONFIG, ENVIRONMENT, METRICS, CHECKPOINTS, BEST = (
+    "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "best"
+)  # fmt: skip
+Weights = dict[str, Tensor]
+
+
+class RunDirectory:
+    """Open with `begin` (a new run, or the same one again with `resume`) or `existing` (to read)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    @contextlib.contextmanager
+    def begin(cls, folder: Path, config: str, environment: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
+        """The folder for writing, by one process at a time.
+
+        A folder that holds a run is refused unless `resume`, and then only with the very same configuration.
+        """
+        run = cls(folder)
+        started = (run.folder / CONFIG).exists()
+        if not started and run.folder.exists() and any(not e.name.startswith(".") for e in run.folder.iterdir()):
+            raise TrainingError(f"{folder}: is not empty and holds no run; choose an empty folder")
+        if started and not resume:
+            raise TrainingError(
+                f"{folder}: already holds a run; add --resume to go on with it, or choose another folder"
+            )
+        with only_writer(run.folder, "training"):
+            if started:
+                run._refuse_other(config)
+            else:
+                write_text(run.folder / ENVIRONMENT, json.dumps(environment, indent=2))
+                write_text(run.folder / CONFIG, config)
+            for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
+                shutil.rmtree(left_over)
+            yield run
+
+    @classmethod
+    def existing(cls, folder: Path) -> RunDirectory:
+        run = cls(folder)
+        if not (run.folder / CONFIG).is_file():
+            raise TrainingError(f"{folder}: is not a run (it has no {CONFIG}); train one with `factorjepa train`")
+        return run
+
+    @property
+    def config(self) -> str:
+        return (self.folder / CONFIG).read_text(encoding="utf-8")
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint, ascending."""
+        found = (self.folder / CHECKPOINTS).glob("step-*")
+        return sorted(int(path.name.removeprefix("step-")) for path in found)
+
+    def save(self, step: int, weights: Weights, state: dict[str, Any]) -> Path:
+        """A checkpoint of `step`, whole or not at all."""
+        final = self._checkpoint(step)
+        temporary = final.with_name(f".{final.name}{PARTIAL}")
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            save_file(
+                {name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "weights.safetensors"
+            )
+            torch.save(state, temporary / "state.pt")
+            for path in (*temporary.iterdir(), temporary):
+                _fsync(path)
+            os.rename(temporary, final)
+            _fsync(final.parent)
+        except SafetensorError as error:  # it does not say ENOSPC as an OSError would
+            raise TrainingError(f"{final}: could not be written ({error}); earlier checkpoints are whole") from error
+        except OSError as error:
+            raise storage_error(final, error) from error
+        return final
+
+    def load(self, step: int, device: torch.device | str = "cpu") -> tuple[Weights, dict[str, Any]]:
+        """What `save` was given."""
+        folder = self._checkpoint(step)
+        try:
+            weights = load_file(folder / "weights.safetensors", device=str(device))
+            state: dict[str, Any] = torch.load(folder / "state.pt", map_location=device, weights_only=True)
+        except Exception as error:  # a damaged file fails in many ways, all with the same remedy
+            raise TrainingError(
+                f"{folder}: cannot be read ({error}); delete this checkpoint to go on from the one before it"
+            ) from error
+        return weights, state
+
+    def weights(self, which: str = BEST, device: torch.device | str = "cpu") -> Weights:
+        """The weights of `best`, of `last`, or of a step by number."""
+        step = self._step_of(which)
+        return load_file(self._checkpoint(step) / "weights.safetensors", device=str(device))
+
+    def mark_best(self, step: int) -> None:
+        """Let `best` point to a checkpoint, in one rename."""
+        temporary = self.folder / f".{BEST}{PARTIAL}"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(Path(CHECKPOINTS) / f"step-{step:06d}")
+        os.replace(temporary, self.folder / BEST)
+
+    @property
+    def best(self) -> int | None:
+        link = self.folder / BEST
+        return int(os.readlink(link).rpartition("step-")[2]) if link.is_symlink() else None
+
+    def prune(self, keep: int) -> None:
+        """Delete all checkpoints but the last `keep` and the best one."""
+        for step in self.steps()[:-keep]:
+            if step != self.best:
+                shutil.rmtree(self._checkpoint(step))
+
+    def log(self, record: dict[str, Any]) -> None:
+        with open(self.folder / METRICS, "a", encoding="utf-8") as opened:
+            opened.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Everything logged, in order; a last line cut by a kill is left out."""
+        path = self.folder / METRICS
+        if not path.exists():
+            return []
+        records = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                records.append(json.loads(line))
+        return records
+
+    def forget_after(self, step: int) -> None:
+        """Cut the record back to `step`: what came later will happen again."""
+        kept = [record for record in self.metrics() if record["step"] <= step]
+        write_text(self.folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.folder / CHECKPOINTS / f"step-{step:06d}"
+
+    def _step_of(self, which: str) -> int:
+        steps = self.steps()
+        if not steps:
+            raise TrainingError(f"{self.folder}: has no checkpoint yet")
+        if which == "last":
+            return steps[-1]
+        step = self.best if which == BEST else int(which)
+        if step is None:
+            return steps[-1]
+        if step not in steps:
+            raise TrainingError(
+                f"{self.folder}: has no checkpoint of step {which}; there are {', '.join(map(str, steps))}"
+            )
+        return step
+
+    def _refuse_other(self, config: str) -> None:
+        before = self.config.splitlines()
+        changed = [line for line in config.splitlines() if line not in before]
+        if self.config != config:
+            shown = "; ".join(line.strip() for line in changed[:4]) or "fewer settings"
+            raise TrainingError(
+                f"{self.folder}: the run was started with another configuration, now there is: {shown}. Resume with "
+                f"the settings in {CONFIG}, or start a new run in another folder"
+            )
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,104 @@
+"""A run's folder: checkpoints are whole or absent, the record fits the last one, nobody overwrites anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from factorjepa.errors import StorageError, TrainingError
+from factorjepa.training.run import CHECKPOINTS, RunDirectory
+
+CONFIG = "method: full\nlr: 0.1\n"
+
+
+def begun(folder: Path, config: str = CONFIG, resume: bool = False):  # type: ignore[no-untyped-def]
+    return RunDirectory.begin(folder, config, {"torch": "2"}, resume)
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    weights = {"a": torch.randn(3, 4), "b": torch.arange(5.0)}
+    with begun(tmp_path / "run") as run:
+        run.save(7, weights, {"step": 7, "rng": torch.arange(3)})
+    read, state = RunDirectory.existing(tmp_path / "run").load(7)
+    assert all(torch.equal(read[name], weights[name]) for name in weights)
+    assert state["step"] == 7
+    assert torch.equal(state["rng"], torch.arange(3))
+
+
+def test_a_half_written_checkpoint_is_not_seen_and_is_cleared_away(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        run.save(5, {"a": torch.zeros(1)}, {})
+    half = tmp_path / "run" / CHECKPOINTS / ".step-000010.partial"
+    half.mkdir()
+    (half / "weights.safetensors").write_bytes(b"half")
+    with begun(tmp_path / "run", resume=True) as run:
+        assert run.steps() == [5]
+        assert not half.exists()
+
+
+def test_best_points_to_a_checkpoint_that_pruning_keeps(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        for step in (1, 2, 3, 4):
+            run.save(step, {"a": torch.full((1,), float(step))}, {})
+            if step == 2:
+                run.mark_best(step)
+            run.prune(keep=1)
+        assert run.steps() == [2, 4]
+        assert run.best == 2
+        assert run.weights()["a"].item() == 2.0
+        assert run.weights("last")["a"].item() == 4.0
+        with pytest.raises(TrainingError, match="no checkpoint of step 3; there are 2, 4"):
+            run.weights("3")
+
+
+def test_the_record_is_cut_back_to_where_the_run_goes_on(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        for step in range(1, 6):
+            run.log({"step": step, "loss": step / 10})
+        with open(run.folder / "metrics.jsonl", "a") as opened:
+            opened.write('{"step": 6, "lo')  # a kill in the middle of a line
+        run.forget_after(3)
+        assert [record["step"] for record in run.metrics()] == [1, 2, 3]
+
+
+def test_a_started_run_is_not_started_again(tmp_path: Path) -> None:
+    with begun(tmp_path / "run"):
+        pass
+    with pytest.raises(TrainingError, match="--resume"), begun(tmp_path / "run"):
+        pass
+
+
+def test_a_run_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
+    with begun(tmp_path / "run"):
+        pass
+    other = begun(tmp_path / "run", CONFIG.replace("0.1", "0.2"), resume=True)
+    with pytest.raises(TrainingError, match=r"another configuration.*lr: 0\.2"), other:
+        pass
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(TrainingError, match="not empty"), begun(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_do_not_share_a_run(tmp_path: Path) -> None:
+    second = begun(tmp_path / "run", resume=True)
+    with begun(tmp_path / "run"), pytest.raises(StorageError, match="another process is training"), second:
+        pass
+
+
+def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        folder = run.save(3, {"a": torch.zeros(1)}, {})
+        (folder / "state.pt").write_bytes(b"junk")
+        with pytest.raises(TrainingError, match="delete this checkpoint"):
+            run.load(3)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="is not a run"):
+        RunDirectory.existing(tmp_path)

@@ -1,6 +1,7 @@
 """Latency of predicting the future: encoder on the context frames, then the predictor, at small batch.
 
     python benchmarks/bench_backbone.py --arch vjepa2_1_vit_giant_384 --json giant.json
+    python benchmarks/bench_backbone.py --arch vjepa2_1_vit_gigantic_384 --ways graphs --parts    # one row alone
     python benchmarks/bench_backbone.py                       # nano, on whatever is here
 
 Each way of running is timed in the same process and reported against `--against` (by default eager with fp32 weights
@@ -149,8 +150,10 @@ def main(words: list[str]) -> int:
         parts = "".join(
             f", {name} {rows[-1][name]['median_ms']:.1f}" for name in ("encoder", "predictor") if name in rows[-1]
         )
+        peak = f", peak {rows[-1]['peak_gib']:.1f} GiB" if "peak_gib" in rows[-1] else ""
         print(
-            f"  {way:<10} median {both['median_ms']:8.2f} ms   p95 {both['p95_ms']:8.2f} ms   {ratio}{parts}",
+            f"  {way:<10} median {both['median_ms']:8.2f} ms   p95 {both['p95_ms']:8.2f} ms   {ratio}{parts}{peak}, "
+            f"first call {both['first_call_s']:.0f} s",
             flush=True,
         )
     best = min(rows, key=lambda row: row["both"]["median_ms"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from factorjepa.backbones import BackboneSpec
+from factorjepa.backbones import BackboneSpec, build
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 
@@ -16,6 +16,23 @@ TINY = BackboneSpec(
     dim=48, depth=4, heads=2, mlp_hidden=96, taps=(0, 1, 2, 3), patch=8, tubelet=2, grid=(4, 4), frames=8,
     predictor_dim=24, predictor_depth=2, predictor_heads=2, mask_tokens=2,
 )  # fmt: skip
+
+
+def miniature(
+    path: Path, arch: str, *, encoder_key: str = "target_encoder", predictor: bool = True, **more: Any
+) -> None:
+    """A file with the keys and shapes of an official one in kilobytes: every tensor is a view of a single number."""
+    backbone = build(arch, device="meta")
+
+    def thin(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+        return {
+            f"module.backbone.{key}": torch.zeros(1).expand(tensor.shape) for key, tensor in module.state_dict().items()
+        }
+
+    content = {"encoder": thin(backbone.encoder), encoder_key: thin(backbone.encoder), "opt": {"state": {}}, "epoch": 1}
+    if predictor:
+        content["predictor"] = thin(backbone.predictor)
+    torch.save(content | more, path)
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from factorjepa.backbones import Backbone, BackboneSpec, build, load, save
 from factorjepa.errors import BackboneError
@@ -137,8 +139,13 @@ def test_a_file_with_code_is_refused_and_the_code_does_not_run(
 ) -> None:
     torch.save({"target_encoder": {}, "predictor": {}, "extra": Payload()}, tmp_path / "evil.pt")
     (tmp_path / "raw.pt").write_bytes(pickle.dumps(Payload(), protocol=2))
-    for name in ("evil.pt", "raw.pt"):
-        with pytest.raises(BackboneError, match="nothing else is unpickled"):
+    (tmp_path / "raw.safetensors").write_bytes(pickle.dumps(Payload(), protocol=0))
+    for name, words in (
+        ("evil.pt", r"nothing else is unpickled .*print was not an allowed global by default\)"),
+        ("raw.pt", "bare pickle"),
+        ("raw.safetensors", "does not begin as safetensors do"),
+    ):
+        with pytest.raises(BackboneError, match=words):
             load(tmp_path / name, TINY)
     assert "never run" not in capsys.readouterr().out
 
@@ -152,7 +159,7 @@ def test_a_truncated_file_is_called_damaged(tmp_path: Path, name: str) -> None:
         save(build(TINY), whole)
     content = whole.read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(BackboneError, match=name):
+    with pytest.raises(BackboneError, match=rf"{name}: is damaged or incomplete"):
         load(tmp_path / name, TINY)
 
 
@@ -165,9 +172,108 @@ def test_missing_empty_and_foreign_files_say_what_to_do(tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "other.pt")
     with pytest.raises(BackboneError, match="found model"):
         load(tmp_path / "other.pt", TINY)
-    torch.save({"encoder": {}}, tmp_path / "encoder_only.pt")
-    with pytest.raises(BackboneError, match="has no predictor"):
-        load(tmp_path / "encoder_only.pt", TINY)
+    (tmp_path / "page.pt").write_text("<!DOCTYPE html>\n<html>Sign in to the network</html>")
+    with pytest.raises(BackboneError, match="it is text, beginning '<!DOCTYPE html>"):
+        load(tmp_path / "page.pt", TINY)
+    with zipfile.ZipFile(tmp_path / "archive.pt", "w") as archive:
+        archive.writestr("notes.txt", "hello")
+    with pytest.raises(BackboneError, match="a zip that torch did not write"):
+        load(tmp_path / "archive.pt", TINY)
+    torch.save(torch.zeros(3), tmp_path / "tensor.pt")
+    with pytest.raises(BackboneError, match="holds a Tensor"):
+        load(tmp_path / "tensor.pt", TINY)
+
+
+@pytest.mark.parametrize("entry", [{"a": 5}, {3: torch.zeros(1)}, {"a": [torch.zeros(1)]}])
+def test_an_encoder_that_is_no_state_dict_is_refused(tmp_path: Path, entry: dict[Any, Any]) -> None:
+    torch.save({"target_encoder": entry, "predictor": {}}, tmp_path / "odd.pt")
+    with pytest.raises(BackboneError, match="its encoder is not a state dict"):
+        load(tmp_path / "odd.pt", TINY)
+
+
+def test_two_tensors_of_one_name_are_not_chosen_between(tmp_path: Path) -> None:
+    state = build(TINY).encoder.state_dict()
+    state["module.patch_embed.proj.bias"] = state["patch_embed.proj.bias"] + 1
+    torch.save({"target_encoder": state}, tmp_path / "twice.pt")
+    with pytest.raises(BackboneError, match=r"'patch_embed.proj.bias' twice"):
+        load(tmp_path / "twice.pt", TINY, parts="encoder")
+
+
+def test_quantised_weights_are_not_taken_for_weights(tmp_path: Path) -> None:
+    source = build(TINY)
+    encoder = {key: tensor.to(torch.int8) for key, tensor in source.encoder.state_dict().items()}
+    torch.save({"target_encoder": encoder, "predictor": source.predictor.state_dict()}, tmp_path / "int8.pt")
+    with pytest.raises(BackboneError, match=r"(?s)of whole numbers.*quantised"):
+        load(tmp_path / "int8.pt", TINY)
+
+
+def test_a_files_format_is_read_from_its_bytes_not_its_name(tmp_path: Path) -> None:
+    source = build(TINY, seed=8)
+    save(source, tmp_path / "ours.safetensors")
+    (tmp_path / "ours.safetensors").rename(tmp_path / "ours.bin")
+    assert_same_weights(load(tmp_path / "ours.bin", TINY), source)
+
+
+def encoder_alone(path: Path, source: Backbone, form: str) -> Path:
+    """The files that people pass around: a training file without its predictor, a bare state dict, a re-save."""
+    state = source.encoder.state_dict()
+    if form == "safetensors":
+        save_file({f"backbone.{key}": tensor for key, tensor in state.items()}, path.with_suffix(".safetensors"))
+        return path.with_suffix(".safetensors")
+    torch.save({form: state, "epoch": 3} if form != "bare" else state, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("encoder", "alone.pt: encoder"),
+        ("target_encoder", "alone.pt: target_encoder"),
+        ("ema_encoder", "alone.pt: ema_encoder"),
+        ("model", "alone.pt: bare encoder"),
+        ("bare", "alone.pt: bare encoder"),
+        ("safetensors", "alone.safetensors: bare encoder"),
+    ],
+)
+def test_a_file_of_the_encoder_alone_serves_where_the_encoder_is_asked_for(
+    tmp_path: Path, form: str, said: str
+) -> None:
+    source = build(TINY, seed=7).eval()
+    path = encoder_alone(tmp_path / "alone.pt", source, form)
+    loaded = load(path, TINY, parts="encoder").eval()
+    assert loaded.origin == said
+    video = torch.randn(1, 3, 8, 32, 32, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert loaded.encoder(video).equal(source.encoder(video))
+    with pytest.raises(BackboneError, match=r"holds the encoder of this spec and no predictor.*parts=\"encoder\""):
+        load(path, TINY)
+
+
+def test_a_backbone_without_predictor_says_so_when_asked_for_it_and_survives_a_round_trip(tmp_path: Path) -> None:
+    source = official(tmp_path / "official.pt")
+    loaded = load(tmp_path / "official.pt", TINY, parts="encoder")
+    assert loaded.origin == "official.pt: target_encoder"
+    assert loaded.encoder.blocks[0].attn.qkv.weight.equal(source.encoder.blocks[0].attn.qkv.weight)
+    with pytest.raises(BackboneError, match=r"\(official.pt: target_encoder\) is an encoder alone"):
+        loaded.predictor(torch.zeros(1), torch.zeros(1), torch.zeros(1))
+    assert not hasattr(loaded, "predictor")
+    assert hasattr(source, "predictor")
+    save(loaded, tmp_path / "encoder.safetensors")
+    again = load(tmp_path / "encoder.safetensors", TINY, parts="encoder")
+    assert again.encoder.blocks[0].attn.qkv.weight.equal(source.encoder.blocks[0].attn.qkv.weight)
+    with pytest.raises(BackboneError, match="no predictor"):
+        load(tmp_path / "encoder.safetensors", TINY)
+
+
+def test_the_encoder_alone_is_loaded_as_strictly(tmp_path: Path) -> None:
+    source = build(TINY)
+    state = source.encoder.state_dict()
+    del state["norms_block.3.bias"]
+    torch.save({"encoder": state, "predictor": {"anything": torch.zeros(1)}}, tmp_path / "short.pt")
+    with pytest.raises(BackboneError, match=r"encoder of this spec: 1 missing, 0 unexpected, 0 misshapen keys \(of"):
+        load(tmp_path / "short.pt", TINY, parts="encoder")
+    with pytest.raises(BackboneError, match="'both' or 'encoder'"):
+        load(tmp_path / "short.pt", TINY, parts="predictor")  # type: ignore[arg-type]
 
 
 MEASURE = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from factorjepa.errors import BackboneError, VideoError
 from factorjepa.verbs.model import features, weights_app
 from factorjepa.video import probe, read_frames, write_video
 
-from .conftest import TINY
+from .conftest import TINY, miniature
 
 app = typer.Typer()
 app.add_typer(weights_app)
@@ -56,7 +58,7 @@ def test_an_official_file_goes_to_features_with_one_command(street: Path, tmp_pa
         "features", street, "--arch", "nano", "--weights", tmp_path / "official.pt", "--out", out, "--seconds", "6"
     )
     assert result.exit_code == 0
-    assert "official.pt: target_encoder, predictor" in result.output
+    assert "weights: official.pt: target_encoder\n" in result.output
     assert "RANDOM" not in result.output
 
     written = load_file(out)
@@ -126,15 +128,64 @@ def test_pca_colours_separate_what_features_separate() -> None:
 def test_sampling_stays_inside_the_video_and_gives_whole_tubelets(street: Path) -> None:
     seconds = probe(street).seconds
     for fps in (1.0, 3.7, 4.0, 15.0):
-        times = sample_times(street, fps, 0.0, None, tubelet=2)
+        times = sample_times(street, TINY, fps)
         assert len(times) % 2 == 0
         assert times[-1] < seconds
         read_frames(street, times[-2:])  # decodable
-    assert len(sample_times(street, 4.0, 2.0, 2.0, 2)) == 8
-    with pytest.raises(VideoError, match="raise --fps"):
-        sample_times(street, 0.05, 0.0, None, 2)
-    with pytest.raises(BackboneError, match="positive"):
-        sample_times(street, 0.0, 0.0, None, 2)
+    assert len(sample_times(street, TINY, 4.0, 2.0, 2.0)) == 8
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(BackboneError, match="positive"):
+            sample_times(street, TINY, wrong)
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Path:
+    """Two seconds at 8 fps."""
+    path = tmp_path / "short.mp4"
+    write_video(path, np.random.default_rng(0).integers(0, 255, (16, 48, 64, 3), dtype=np.uint8), fps=8)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        (("--start", "100"), r"is 2\.00 s long and ends before --start 100; choose a smaller one$"),
+        (("--start", "1.8"), r"from 1\.8 s to 2\.00 s .* raise --fps above 7\.27 or lower --start$"),
+        (("--start", "1", "--seconds", "0.2"), r"from 1 s to 1\.20 s .* raise --fps above 7\.27 or raise --seconds$"),
+        (("--fps", "1e12"), "a lower --fps"),
+    ],
+)
+def test_input_that_cannot_be_encoded_gets_advice_that_helps_and_no_warning_about_weights(
+    short: Path, options: tuple[str, ...], advice: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((BackboneError, VideoError), match=advice):
+        invoke("features", short, "--out", short.with_name("f.npz"), *options)
+    assert "RANDOM" not in capfd.readouterr().err
+
+
+def test_the_fps_that_is_advised_works(short: Path) -> None:
+    assert len(sample_times(short, TINY, 7.28, 1.8)) == 2
+
+
+def test_the_video_is_looked_at_before_the_weights(short: Path) -> None:
+    (short.parent / "huge.pt").write_text("gigabytes")
+    with pytest.raises(VideoError, match="ends before"):
+        invoke("features", short, "--arch", "nano", "--weights", short.parent / "huge.pt", "--start", "9")
+
+
+def test_a_file_of_the_encoder_alone_goes_to_features_and_is_recognised_without_a_name(
+    short: Path, tmp_path: Path
+) -> None:
+    source = build("nano", seed=5).eval()
+    torch.save({"encoder": source.encoder.state_dict()}, tmp_path / "mine.pt")
+    result = invoke("features", short, "--weights", tmp_path / "mine.pt", "--out", tmp_path / "f.npz", "--seconds", "1")
+    assert result.exit_code == 0
+    assert "weights: mine.pt: encoder\n" in result.output
+    clip = preprocess(read_frames(short, np.arange(4) / 4), 128, 128)[None]
+    with torch.no_grad():
+        expected = source.encoder(clip)[0].view(2, 16, 16, 192)
+    with np.load(tmp_path / "f.npz") as written:
+        np.testing.assert_allclose(written["features"], expected.numpy(), atol=5e-3)
 
 
 def test_features_too_large_for_memory_are_refused_before_work_starts(street: Path) -> None:
@@ -147,31 +198,62 @@ def test_weights_are_listed_with_addresses_and_honest_about_checksums(tmp_path: 
     result = invoke("weights", "list", "--folder", tmp_path)
     assert result.exit_code == 0
     assert "https://dl.fbaipublicfiles.com/vjepa2/vjepa2_1_vitG_384.pt" in result.output
-    assert "1905 M" in result.output
+    assert "1905 M    7.62 GB             -  https" in result.output  # parameters, and as fp32 safetensors
+    (tmp_path / "vitl.pt").write_bytes(b"0" * 2**20 * 200)
+    (tmp_path / ".vith.pt.download").write_bytes(b"0" * 2**20 * 100)
+    again = invoke("weights", "list", "--folder", tmp_path).output
+    assert "0.2 GB  https://dl.fbaipublicfiles.com/vjepa2/vitl.pt" in again
+    assert "part: 0.1 GB  https://dl.fbaipublicfiles.com/vjepa2/vith.pt" in again
     assert "neither file sizes nor checksums" in result.output
 
 
 def test_verify_exits_with_one_when_a_file_changed(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
-    path.write_bytes(b"first")
-    assert "recorded now" in invoke("weights", "verify", path).output
-    assert "agrees" in invoke("weights", "verify", path).output
-    path.write_bytes(b"second")
-    assert invoke("weights", "verify", path).exit_code == 1
+    miniature(path, "vjepa2_1_vit_large_384")
+    first = invoke("weights", "verify", path)
+    assert "weights.pt: vjepa2_1_vit_large_384, encoder and predictor" in first.output
+    assert "recorded now" in first.output
+    assert "agrees with the recorded one" in invoke("weights", "verify", path).output
+    assert invoke("weights", "verify", path, "--sha256", "0" * 64).exit_code == 1
+    miniature(path, "vjepa2_1_vit_large_384", epoch=2)
+    changed = invoke("weights", "verify", path)
+    assert changed.exit_code == 1
+    assert "DIFFERS from the recorded one" in changed.output
+
+
+def test_verify_takes_a_checksum_that_the_user_knows(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    miniature(path, "nano")
+    known = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert "agrees with the one given" in invoke("weights", "verify", path, "--sha256", known.upper()).output
+    with pytest.raises(BackboneError, match="64 hexadecimal digits"):
+        invoke("weights", "verify", path, "--sha256", "abc")
 
 
 def test_convert_command_writes_what_load_reads(tmp_path: Path) -> None:
     source = build("nano", seed=6)
     state = {"target_encoder": source.encoder.state_dict(), "predictor": source.predictor.state_dict()}
     torch.save(state, tmp_path / "mine.pt")
-    with pytest.raises(BackboneError, match="--arch"):
-        invoke("weights", "convert", tmp_path / "mine.pt")
-    result = invoke("weights", "convert", tmp_path / "mine.pt", "--arch", "nano")
+    result = invoke("weights", "convert", tmp_path / "mine.pt")  # recognised by its keys
     assert "target_encoder" in result.output
     loaded = load(tmp_path / "mine.safetensors", "nano")
     assert loaded.encoder.patch_embed.proj.weight.equal(source.encoder.patch_embed.proj.weight)
     with pytest.raises(BackboneError, match="exists already"):
         invoke("weights", "convert", tmp_path / "mine.pt", "--arch", "nano")
+
+
+def test_convert_of_an_encoder_alone_must_be_asked_for(tmp_path: Path) -> None:
+    miniature(tmp_path / "mine.pt", "nano", predictor=False)
+    with pytest.raises(BackboneError, match="convert --encoder-only"):
+        invoke("weights", "convert", tmp_path / "mine.pt")
+    assert invoke("weights", "convert", tmp_path / "mine.pt", "--encoder-only").exit_code == 0
+    assert "encoder alone" in invoke("weights", "verify", tmp_path / "mine.safetensors").output
+
+
+def test_sizes_that_share_their_keys_must_be_told_apart_by_the_user(tmp_path: Path) -> None:
+    miniature(tmp_path / "mine.pt", "vjepa2_vit_giant_384")
+    with pytest.raises(BackboneError, match=r"could be vjepa2_vit_giant or vjepa2_vit_giant_384 .* with --arch"):
+        invoke("weights", "convert", tmp_path / "mine.pt")
 
 
 @pytest.mark.parametrize(

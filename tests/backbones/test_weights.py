@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,17 +13,29 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
+from rich.text import Text
 from typer.testing import CliRunner
 
+from factorjepa import terminal
 from factorjepa.backbones import build, load
 from factorjepa.backbones.weights import CATALOGUE, Release, convert, fetch, release_of, verify
-from factorjepa.errors import BackboneError
+from factorjepa.errors import BackboneError, StorageError
 from factorjepa.verbs.model import weights_app
 
-from .conftest import TINY
+from .conftest import TINY, miniature
 
-CONTENT = bytes(range(256)) * 4096  # 1 MiB
-RELEASE = Release("tiny", "tiny.pt")
+RELEASE = Release("nano", "tiny.pt")
+
+
+def checkpoint(epoch: int) -> bytes:
+    """A file with nano's keys and shapes, padded to a megabyte."""
+    with tempfile.TemporaryDirectory() as folder:
+        miniature(Path(folder) / "file.pt", "nano", epoch=epoch, padding=torch.zeros(2**18))
+        return (Path(folder) / "file.pt").read_bytes()
+
+
+CONTENT, CHANGED = checkpoint(1), checkpoint(2)
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -30,6 +45,7 @@ class Server(ThreadingHTTPServer):
     content = CONTENT
     etag: str | None = '"one"'
     ranges = True
+    shift = 0  # bytes by which a partial answer begins elsewhere than asked
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -54,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         start = 0
         if_range = self.headers.get("If-Range")
         if asked and server.ranges and if_range in (None, server.etag):
-            start = int(asked.removeprefix("bytes=").removesuffix("-"))
+            start = int(asked.removeprefix("bytes=").removesuffix("-")) + server.shift
             if start >= len(server.content):
                 self.send_error(416)
                 return
@@ -120,8 +136,15 @@ def test_a_file_that_changed_between_two_connections_is_not_glued_together(serve
     server.drops = [50_000, 0, 0]
     with pytest.raises(BackboneError):
         get(server, tmp_path, attempts=2)
-    server.content, server.etag = CONTENT[::-1], '"two"'
-    assert get(server, tmp_path).read_bytes() == CONTENT[::-1]
+    server.content, server.etag = CHANGED, '"two"'
+    assert get(server, tmp_path).read_bytes() == CHANGED
+
+
+def test_an_answer_that_begins_elsewhere_than_asked_is_not_glued_on(server: Server, tmp_path: Path) -> None:
+    server.drops, server.shift = [100_000], 7
+    with pytest.raises(BackboneError, match="another part of the file"):
+        get(server, tmp_path, attempts=2)
+    assert not (tmp_path / "tiny.pt").exists()
 
 
 def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(server: Server, tmp_path: Path) -> None:
@@ -150,10 +173,52 @@ def test_a_download_that_is_not_what_was_recorded_is_refused(server: Server, tmp
     (tmp_path / "tiny.pt.sha256").write_text(f"{'0' * 64}  tiny.pt\n")
     with pytest.raises(BackboneError, match="was deleted"):
         get(server, tmp_path)
-    known = Release("tiny", "tiny.pt", sha256=SHA)
+    known = Release("nano", "tiny.pt", sha256=SHA)
     (tmp_path / "tiny.pt.sha256").unlink()
     assert fetch(known, tmp_path, url=server.url).trust == "catalogue"
     assert not (tmp_path / "tiny.pt").with_name(".tiny.pt.download").exists()
+
+
+def test_a_checksum_that_the_user_knows_outranks_every_other(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match=r"expected 0{64} \(given\); it was deleted"):
+        get(server, tmp_path, sha256="0" * 64)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BackboneError, match="64 hexadecimal digits"):
+        get(server, tmp_path, sha256="0" * 63)
+    (tmp_path / "tiny.pt.sha256").write_text(f"{'0' * 64}  tiny.pt\n")
+    checked = fetch(RELEASE, tmp_path, url=server.url, sha256=SHA.upper())
+    assert (checked.trust, checked.holds) == ("given", "nano, encoder and predictor")
+    assert (tmp_path / "tiny.pt.sha256").read_text() == f"{SHA}  tiny.pt\n"
+    with pytest.raises(BackboneError, match=r"\(given\)"):  # also of a file that is here already
+        get(server, tmp_path, sha256="0" * 64)
+
+
+def test_a_login_page_sent_instead_of_the_file_is_neither_kept_nor_trusted(server: Server, tmp_path: Path) -> None:
+    server.content = b"<!DOCTYPE html><title>Sign in to the network</title>"
+    with pytest.raises(BackboneError, match=r"what arrived was deleted.*it is text, beginning '<!DOCTYPE"):
+        get(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    server.content = CONTENT
+    assert get(server, tmp_path).read_bytes() == CONTENT
+
+
+def test_weights_of_another_architecture_are_kept_but_not_trusted(server: Server, tmp_path: Path) -> None:
+    other = Release("vjepa2_1_vit_base_384", "tiny.pt")
+    with pytest.raises(BackboneError, match=r"name of vjepa2_1_vit_base_384, but holds nano"):
+        get(server, tmp_path, other)
+    assert [file.name for file in tmp_path.iterdir()] == ["tiny.pt"]
+
+
+@pytest.mark.parametrize("address", ["tiny.pt", "file:///etc/passwd", "ftp://127.0.0.1/tiny.pt"])
+def test_only_the_web_is_fetched_from(tmp_path: Path, address: str) -> None:
+    with pytest.raises(BackboneError, match="not an address of the web"):
+        fetch(RELEASE, tmp_path, url=address)
+
+
+def test_a_folder_that_cannot_be_made_is_said(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="could not be written"):
+        get(server, tmp_path / "file" / "weights")
 
 
 def test_a_dead_address_says_so(tmp_path: Path) -> None:
@@ -183,12 +248,29 @@ def test_the_catalogue_names_every_released_architecture_over_https() -> None:
 
 
 def test_the_fetch_command_says_where_the_file_is_and_that_it_was_trusted(server: Server, tmp_path: Path) -> None:
+    miniature(tmp_path / "source.pt", "vjepa2_vit_large")
+    server.content = (tmp_path / "source.pt").read_bytes()
     words = ["fetch", "vjepa2_vit_large", "--folder", str(tmp_path), "--url", server.url]
     result = CliRunner().invoke(weights_app, words, catch_exceptions=False)
     assert result.exit_code == 0
-    assert str(tmp_path / "vitl.pt") in result.output
+    assert f"{tmp_path / 'vitl.pt'}: vjepa2_vit_large, encoder and predictor" in result.output
     assert "first download is trusted" in result.output
-    assert (tmp_path / "vitl.pt").read_bytes() == CONTENT
+    assert re.search(r"vitl.pt: 0 MB of 0 MB, [\d.]+ MB/s", result.stderr)  # no terminal: plain lines
+    assert (tmp_path / "vitl.pt").read_bytes() == server.content
+    known = hashlib.sha256(server.content).hexdigest()
+    again = CliRunner().invoke(weights_app, [*words, "--sha256", known], catch_exceptions=False)
+    assert "agrees with the one given" in again.output
+
+
+def test_a_terminal_shows_a_bar_with_the_amount_and_the_rate(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(terminal, "error_console", Console(file=screen, force_terminal=True, width=120))
+    with terminal.downloading("tiny.pt") as progress:
+        get(server, tmp_path, progress=progress)
+    shown = Text.from_ansi(screen.getvalue()).plain
+    assert re.search(r"tiny.pt ━+ 1\.\d/1\.\d MB [\d.]+ MB/s 0:00:00", shown)
 
 
 def test_two_fetches_of_one_file_do_not_interleave(server: Server, tmp_path: Path) -> None:

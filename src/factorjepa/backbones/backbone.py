@@ -7,21 +7,43 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..errors import BackboneError
 from ..seeding import seed_of
 from .encoder import Encoder
 from .predictor import Predictor
 from .spec import BackboneSpec, resolve
 
 
-class Backbone(nn.Module):
-    """`encoder` and `predictor` of one `spec`; `origin` says where the weights come from, for logs and reports."""
+class AbsentPartError(BackboneError, AttributeError):
+    """A part that was not loaded was asked for; an AttributeError too, so that `hasattr` can ask."""
 
-    def __init__(self, encoder: Encoder, predictor: Predictor, spec: BackboneSpec, origin: str = "unknown") -> None:
+
+class Backbone(nn.Module):
+    """`encoder` and `predictor` of one `spec`; `origin` says where the weights come from, for logs and reports.
+
+    What was loaded with `parts="encoder"` has no predictor, and says so when it is asked for.
+    """
+
+    encoder: Encoder
+    predictor: Predictor
+
+    def __init__(
+        self, encoder: Encoder, predictor: Predictor | None, spec: BackboneSpec, origin: str = "unknown"
+    ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.predictor = predictor
+        if predictor is not None:
+            self.predictor = predictor
         self.spec = spec
         self.origin = origin
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "predictor" and name not in self.__dict__.get("_modules", {}):
+            raise AbsentPartError(
+                f"this backbone ({self.origin}) is an encoder alone: it has no predictor. Load a file that holds one, "
+                'without parts="encoder"'
+            )
+        return super().__getattr__(name)
 
 
 def build(

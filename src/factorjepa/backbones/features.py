@@ -6,6 +6,7 @@ Shapes: S tubelets of the whole video, R rows, C columns, D width.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..video import Frames, probe, read_frames, write_video
 from .backbone import Backbone
 from .checkpoint import usual_permissions
 from .preprocess import Resize, normalise, resize_frames
+from .spec import BackboneSpec
 
 _LARGEST = 8 * 2**30  # bytes of features held in memory
 _FITTED = 65_536  # tokens that the principal components are fitted on
@@ -52,13 +54,7 @@ def video_features(
 ) -> VideoFeatures:
     """Sample `video` at `fps`, encode it in windows of the spec's clip length (the last may be shorter)."""
     spec = backbone.spec
-    times = sample_times(video, fps, start, seconds, spec.tubelet)
-    count = len(times) // spec.tubelet
-    if (size := count * spec.grid[0] * spec.grid[1] * spec.dim * 2) > _LARGEST:
-        raise BackboneError(
-            f"{video}: {count} tubelets would give {size / 2**30:.1f} GiB of features; choose a part with --start and "
-            "--seconds, or a lower --fps"
-        )
+    times = sample_times(video, spec, fps, start, seconds)
     encoder = backbone.encoder.to(device).eval()
     tokens, shown, window = [], [], []
     for number, first in enumerate(range(0, len(times), spec.frames)):
@@ -75,19 +71,34 @@ def video_features(
     return VideoFeatures(np.concatenate(tokens), times[:: spec.tubelet], np.array(window), np.concatenate(shown), about)
 
 
-def sample_times(video: Path, fps: float, start: float, seconds: float | None, tubelet: int) -> NDArray[np.float64]:
-    """Sampling moments inside the video, a whole number of tubelets."""
-    if fps <= 0 or start < 0 or (seconds is not None and seconds <= 0):
+def sample_times(
+    video: Path, spec: BackboneSpec, fps: float = 4.0, start: float = 0.0, seconds: float | None = None
+) -> NDArray[np.float64]:
+    """Sampling moments inside the video, a whole number of tubelets; an error where there are none, or too many."""
+    length = math.inf if seconds is None else seconds
+    if not (0 < fps < math.inf and 0 <= start < math.inf and length > 0):
         raise BackboneError(f"fps and seconds must be positive and start not negative, got {fps}, {seconds}, {start}")
     info = probe(video)
-    end = info.seconds if seconds is None else min(info.seconds, start + seconds)
-    last = end - 0.5 / info.fps  # the middle of the last frame: durations are often stated a little long
-    times = start + np.arange(max(0, int(np.floor((last - start) * fps)) + 1)) / fps
-    times = times[: len(times) // tubelet * tubelet]
-    if not len(times):
+    if start >= info.seconds:
         raise VideoError(
-            f"{video}: {info.seconds:.2f} s from {start:g} s hold no {tubelet} frames at {fps:g} fps; raise --fps"
+            f"{video}: is {info.seconds:.2f} s long and ends before --start {start:g}; choose a smaller one"
         )
+    end = min(info.seconds, start + length)
+    last = end - 0.5 / info.fps  # the middle of the last frame: durations are often stated a little long
+    tubelets = max(0, math.floor((last - start) * fps) + 1) // spec.tubelet
+    if not tubelets:
+        cures = [f"raise --fps above {(spec.tubelet - 1) / max(last - start, 0.5 / info.fps):.3g}"]
+        cures.append("raise --seconds" if end < info.seconds else "lower --start")
+        raise VideoError(
+            f"{video}: from {start:g} s to {end:.2f} s there are no {spec.tubelet} frames at {fps:g} fps, the least "
+            f"that can be encoded; {' or '.join(cures)}"
+        )
+    if (size := tubelets * spec.grid[0] * spec.grid[1] * spec.dim * 2) > _LARGEST:
+        raise BackboneError(
+            f"{video}: {tubelets} tubelets would give {size / 2**30:.1f} GiB of features; choose a part with --start "
+            "and --seconds, or a lower --fps"
+        )
+    times: NDArray[np.float64] = start + np.arange(tubelets * spec.tubelet) / fps
     return times
 
 

@@ -5,7 +5,7 @@ Shapes: B batch, c context tokens, t target tokens, P predictor width, W output 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,19 @@ from .rope import RotaryTables
 from .spec import BackboneSpec
 
 
+class Asked(TypedDict, total=False):
+    """What a call may say beyond its tokens."""
+
+    grid: tuple[int, int, int] | None  # (tubelets, rows, columns) of the clip where that is not the spec's own
+    mask_token: int | None  # which learned mask token stands for a target (released: one per mask policy)
+    image: bool  # the clip is one frame
+
+
 class Predictor(nn.Module):
     """`predictor(context[B,c,4D], context_index[B,c], target_index[B,t]) -> (target[B,t,W], context[B,c,W])`.
 
-    Indices address the token grid of the whole clip; `grid` is its (tubelets, rows, columns) where that is not the
-    spec's own (`encoder.grid_of(clip)` gives it). `mask_token` chooses among the learned mask tokens (the released
-    code trains one per mask policy). A model without its own context head (2.0) reads context tokens with the target
-    head, as its release does.
+    Indices address the token grid of the whole clip (`grid=encoder.grid_of(clip)` where that is not the spec's own).
+    A model without its own context head (2.0) reads context tokens with the target head, as its release does.
     """
 
     def __init__(self, spec: BackboneSpec) -> None:
@@ -51,16 +57,9 @@ class Predictor(nn.Module):
         initialise(self, self.predictor_blocks)
 
     def forward(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        *,
-        grid: tuple[int, int, int] | None = None,
-        mask_token: int | None = None,
-        image: bool = False,
+        self, context: Tensor, context_index: Tensor, target_index: Tensor, **asked: Unpack[Asked]
     ) -> tuple[Tensor, Tensor]:
-        x, kept = self.transform(context, context_index, target_index, grid=grid, mask_token=mask_token, image=image)
+        x, kept = self.transform(context, context_index, target_index, **asked)
         context_head = self.predictor_proj_context if self.spec.context_head else self.predictor_proj
         return self.predictor_proj(x[:, kept:]), context_head(x[:, :kept])
 

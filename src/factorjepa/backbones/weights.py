@@ -1,7 +1,8 @@
 """Released weights: what there is, fetching that survives a broken line, checksums, conversion.
 
-The publishers give no checksums. The first complete download is therefore trusted, its SHA-256 is written beside it
-(`FILE.sha256`, in the form `sha256sum --check` reads), and from then on the file is held to it.
+The publishers give no checksums. The first complete download is therefore trusted if its keys fit the architecture, its
+SHA-256 is written beside it (`FILE.sha256`, in the form `sha256sum --check` reads), and from then on the file is held
+to it. Who knows a checksum can give it, and nothing is taken on trust.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import shutil
 import time
 import urllib.error
@@ -18,27 +20,29 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ..errors import BackboneError
 from ..storage import storage_error, write_text
 from .spec import BackboneSpec
+
+if TYPE_CHECKING:
+    from .recognition import Parts
 
 BASE_URL = "https://dl.fbaipublicfiles.com/vjepa2/"
 _CHUNK = 1 << 20
 _RETRIED = {408, 429, 500, 502, 503, 504}
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server said
-Trust = Literal["catalogue", "record", "first use"]
+Trust = Literal["given", "catalogue", "record", "first use"]
 
 
 @dataclass(frozen=True)
 class Release:
-    """One official file. Size and checksum are None where the publisher does not state them."""
+    """One official file; the checksum is None where the publisher does not state it."""
 
     arch: str
     file: str
-    bytes: int | None = None
     sha256: str | None = None
 
     @property
@@ -63,12 +67,13 @@ CATALOGUE: dict[str, Release] = {
 
 @dataclass(frozen=True)
 class Checked:
-    """A file's SHA-256, what it was compared with, and whether it agreed."""
+    """A file's SHA-256, what it was compared with, whether it agreed, and if so what the file holds."""
 
     path: Path
     sha256: str
     trust: Trust
     ok: bool
+    holds: str = ""
 
 
 def weights_folder() -> Path:
@@ -90,6 +95,7 @@ def fetch(
     folder: Path,
     *,
     url: str | None = None,
+    sha256: str | None = None,
     progress: Progress | None = None,
     attempts: int = 5,
     pause: float = 1.0,
@@ -98,63 +104,124 @@ def fetch(
     """Download `release` into `folder`, continuing what an earlier call left, and check it.
 
     A dropped connection is resumed up to `attempts` times in a row without a new byte. The file appears under its name
-    only when it is complete and its checksum agrees. `url` names a mirror.
+    only when it is as long as the server said, its checksum agrees (`sha256`, the catalogue's, or the one recorded
+    before) and it can be read as weights. Weights that do not fit the architecture are kept, since they may have taken
+    hours, but not recorded. `url` names a mirror.
     """
+    address = url or release.url
+    if not address.startswith(("https://", "http://")):
+        raise BackboneError(f"{address}: not an address of the web (https://…)")
     target = folder / release.file
     if target.exists():
-        checked = verify(target, release)
+        checked = verify(target, release, sha256=sha256)
         if not checked.ok:
             raise BackboneError(_mismatch(target, checked))
         return checked
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{release.file}.download"
+    wanted, trust = _wanted(target, release, sha256)
+    partial = partial_of(target)
     with _only_one(partial):
-        _download(url or release.url, partial, progress, attempts, pause, timeout)
+        _download(address, partial, progress, attempts, pause, timeout)
         digest = sha256_of(partial)
-        wanted, trust = _wanted(target, release)
         if wanted is not None and digest != wanted:
-            os.truncate(partial, 0)
-            _resume_note(partial).unlink(missing_ok=True)
+            _discard(partial)
+            accept = f": delete {_record(target).name} to accept it" if trust == "record" else ""
             raise BackboneError(
                 f"{target}: the download's SHA-256 is {digest}, expected {wanted} ({trust}); it was deleted. Fetch "
-                f"again; if it stays so, the publisher's file has changed: delete {_record(target).name} to accept it"
+                f"again; if it stays so, the publisher's file has changed{accept}"
             )
-        if wanted is None:
-            write_text(_record(target), f"{digest}  {target.name}\n")
+        _need_weights(partial, address)
         os.replace(partial, target)
         _resume_note(partial).unlink(missing_ok=True)
-    return Checked(target, digest, trust, ok=True)
+    holds = _recognised(target, release)
+    write_text(_record(target), f"{digest}  {target.name}\n")
+    return Checked(target, digest, trust, ok=True, holds=holds)
 
 
-def verify(path: Path, release: Release | None = None) -> Checked:
-    """Compare a file's SHA-256 with the catalogue's or the recorded one; without either, record it (first use)."""
+def verify(
+    path: Path, release: Release | None = None, *, sha256: str | None = None, progress: Progress | None = None
+) -> Checked:
+    """Compare a file's SHA-256 with the given, the catalogue's or the recorded one, and say what it holds.
+
+    Without any of them the sum is recorded (first use), but only of whole weights of a known architecture.
+    """
     if not path.is_file():
         raise BackboneError(f"{path}: no such weights file")
     release = release or next((known for known in CATALOGUE.values() if known.file == path.name), None)
-    wanted, trust = _wanted(path, release)
-    digest = sha256_of(path)
+    wanted, trust = _wanted(path, release, sha256)
+    # With nothing to compare with, what is wrong is said at once rather than after reading gigabytes.
+    holds = _recognised(path, release) if wanted is None else ""
+    digest = sha256_of(path, progress)
+    if wanted not in (None, digest):
+        return Checked(path, digest, trust, ok=False)
+    holds = holds or _recognised(path, release)
     if wanted is None:
         write_text(_record(path), f"{digest}  {path.name}\n")
-    return Checked(path, digest, trust, ok=wanted in (None, digest))
+    return Checked(path, digest, trust, ok=True, holds=holds)
 
 
-def convert(source: Path, arch: str | BackboneSpec, target: Path) -> str:
+def convert(source: Path, arch: str | BackboneSpec, target: Path, parts: Parts = "both") -> str:
     """Rewrite an official file as safetensors (averaged encoder and predictor only); return what was taken."""
     from .checkpoint import load, save
 
     if target.suffix != ".safetensors":
         raise BackboneError(f"{target}: the converted file must end in .safetensors")
-    backbone = load(source, arch)
+    backbone = load(source, arch, parts=parts)
     save(backbone, target)
     return backbone.origin
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: Path, progress: Progress | None = None) -> str:
+    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, total)
+    return digest.hexdigest()
 
 
-def _wanted(path: Path, release: Release | None) -> tuple[str | None, Trust]:
+def partial_of(target: Path) -> Path:
+    """Where a download lies until it is complete."""
+    return target.with_name(f".{target.name}.download")
+
+
+def _recognised(path: Path, release: Release | None) -> str:
+    """What the file holds, in words; an error unless that is whole weights, and of the release that it is named for."""
+    from .recognition import recognise
+
+    try:
+        found = recognise(path)
+    except BackboneError as error:
+        raise BackboneError(f"{error}\n  No checksum was recorded.") from None
+    if release is not None and release.arch not in found.names:
+        raise BackboneError(
+            f"{path}: has the name of {release.arch}, but holds {found}; rename it. No checksum was recorded."
+        )
+    return str(found)
+
+
+def _need_weights(partial: Path, address: str) -> None:
+    """A login page or an error page sent as if it were the file is not worth keeping."""
+    from .reading import open_weights
+
+    try:
+        open_weights(partial)
+    except BackboneError as error:
+        _discard(partial)
+        raise BackboneError(f"{address}: what arrived was deleted. {error}") from None
+
+
+def _discard(partial: Path) -> None:
+    os.truncate(partial, 0)  # locked by us: emptied here, removed when the lock is given up
+    _resume_note(partial).unlink(missing_ok=True)
+
+
+def _wanted(path: Path, release: Release | None, given: str | None) -> tuple[str | None, Trust]:
+    if given is not None:
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", given):
+            raise BackboneError(f"{given!r} is not a SHA-256: 64 hexadecimal digits are expected")
+        return given.lower(), "given"
     if release is not None and release.sha256:
         return release.sha256, "catalogue"
     record = _record(path)
@@ -228,8 +295,10 @@ def _transfer(url: str, partial: Path, progress: Progress | None, timeout: float
         return False
     with response:
         offset = offset if response.status == 206 else 0
-        length = response.headers.get("Content-Length")
-        total = offset + int(length) if length else None
+        if offset and not response.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
+            raise ConnectionError("the server sent another part of the file than it was asked for")
+        length = response.headers.get("Content-Length", "")
+        total = offset + int(length) if length.isdigit() else None
         if offset and note.get("length") not in (None, total):
             os.truncate(partial, 0)  # the server's file is another one now
             return False
@@ -291,7 +360,12 @@ def _only_one(partial: Path) -> Iterator[None]:
     """Two downloads into one file would interleave: hold a lock on it. An empty leftover is removed."""
     import fcntl
 
-    with open(partial, "ab") as held:
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(partial, "ab")  # noqa: SIM115 (closed by the with below)
+    except OSError as error:
+        raise storage_error(partial, error) from None
+    with lock as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from ..errors import BackboneError
 from ..terminal import counting, downloading, error_console
 
 if TYPE_CHECKING:  # torch takes seconds to import: only the verbs that need it do
-    from ..backbones import Backbone
+    from ..backbones import BackboneSpec
 
 weights_app = typer.Typer(
     name="weights",
@@ -21,6 +22,8 @@ weights_app = typer.Typer(
 )
 
 Folder = Annotated[Path | None, typer.Option(help="Where weights live (default: the cache folder)", show_default=False)]
+Sum = Annotated[str | None, typer.Option("--sha256", help="The SHA-256 that the file must have")]
+_COMPARED = {"given": "one given", "catalogue": "catalogue's", "record": "recorded one"}
 
 
 @weights_app.command("list")
@@ -29,21 +32,33 @@ def list_weights(folder: Folder = None) -> None:
 
     Example:  [bold]factorjepa weights list[/bold]
     """
-    from ..backbones import build
+    from ..backbones.recognition import wanted
+    from ..backbones.spec import resolve
     from ..backbones.weights import CATALOGUE, weights_folder
 
     where = folder or weights_folder()
-    typer.echo(f"{'name':<26}{'parameters':>10}  {'here':>9}  address")
+    typer.echo(f"{'name':<26}{'parameters':>10}{'converted':>11}  {'here':>12}  address")
     for release in CATALOGUE.values():
-        parameters = sum(p.numel() for p in build(release.arch, device="meta").parameters())
-        path = where / release.file
-        here = f"{path.stat().st_size / 1e9:.1f} GB" if path.is_file() else "-"
-        typer.echo(f"{release.arch:<26}{f'{parameters / 1e6:.0f} M':>10}  {here:>9}  {release.url}")
+        parameters = sum(map(math.prod, wanted(resolve(release.arch), "both").values()))
+        sizes = f"{f'{parameters / 1e6:.0f} M':>10}{f'{parameters * 4 / 1e9:.2f} GB':>11}"
+        typer.echo(f"{release.arch:<26}{sizes}  {_here(where / release.file):>12}  {release.url}")
     typer.echo(
         f"\nFolder: {where}\n"
-        "The publishers state neither file sizes nor checksums (files hold optimiser state too, and so are several "
-        "times the weights):\nthe first complete download is trusted and its SHA-256 recorded beside it."
+        "`converted` is the size as safetensors (fp32). The official files hold a second encoder and the optimiser's "
+        "state beside it:\nexpect about four times as much. The publishers state neither file sizes nor checksums: the "
+        "first complete download whose\nkeys fit is trusted and its SHA-256 recorded beside it; `--sha256` holds it to "
+        "one that you know."
     )
+
+
+def _here(path: Path) -> str:
+    """How much of a release is in the folder."""
+    from ..backbones.weights import partial_of
+
+    for place, word in ((path, ""), (partial_of(path), "part: ")):
+        if place.is_file():
+            return f"{word}{place.stat().st_size / 1e9:.1f} GB"
+    return "-"
 
 
 @weights_app.command("fetch")
@@ -51,6 +66,7 @@ def fetch_weights(
     name: Annotated[str, typer.Argument(help="A name from `factorjepa weights list`")],
     folder: Folder = None,
     url: Annotated[str | None, typer.Option(help="A mirror of the file")] = None,
+    sha256: Sum = None,
 ) -> None:
     """Download released weights; run it again after a break to continue.
 
@@ -60,36 +76,45 @@ def fetch_weights(
 
     release = release_of(name)
     with downloading(release.file) as progress:
-        checked = fetch(release, folder or weights_folder(), url=url, progress=progress)
+        checked = fetch(release, folder or weights_folder(), url=url, sha256=sha256, progress=progress)
     known = {
+        "given": "agrees with the one given",
         "catalogue": "agrees with the catalogue",
         "record": "agrees with the one recorded at the first download",
         "first use": "recorded beside it: nobody publishes one to compare with, so this first download is trusted",
     }[checked.trust]
-    typer.echo(f"{checked.path}\nSHA-256 {checked.sha256}: {known}")
+    typer.echo(f"{checked.path}: {checked.holds}\nSHA-256 {checked.sha256}: {known}")
 
 
 @weights_app.command("verify")
-def verify_weights(path: Annotated[Path, typer.Argument(help="A weights file")]) -> None:
-    """Compare a file with its known or recorded SHA-256; exit code 1 when it differs.
+def verify_weights(path: Annotated[Path, typer.Argument(help="A weights file")], sha256: Sum = None) -> None:
+    """Compare a file with its given, known or recorded SHA-256 and say what it holds; exit code 1 when it differs.
+
+    Without a checksum to compare with, it is recorded, if the file holds whole weights of a known architecture.
 
     Example:  [bold]factorjepa weights verify vjepa2_1_vitg_384.pt[/bold]
     """
     from ..backbones.weights import verify
 
-    checked = verify(path)
+    with downloading(f"reading {path.name}") as progress:
+        checked = verify(path, sha256=sha256, progress=progress)
     if not checked.ok:
-        typer.echo(f"{path}: SHA-256 {checked.sha256} DIFFERS from the {checked.trust}: damaged or changed", err=True)
+        typer.echo(
+            f"{path}: SHA-256 {checked.sha256} DIFFERS from the {_COMPARED[checked.trust]}: damaged or changed",
+            err=True,
+        )
         raise typer.Exit(1)
-    verdict = "recorded now, for later checks" if checked.trust == "first use" else f"agrees with the {checked.trust}"
-    typer.echo(f"{path}: SHA-256 {checked.sha256}: {verdict}")
+    compared = _COMPARED.get(checked.trust)
+    verdict = f"agrees with the {compared}" if compared else "recorded now, for later checks"
+    typer.echo(f"{path}: {checked.holds}\nSHA-256 {checked.sha256}: {verdict}")
 
 
 @weights_app.command("convert")
 def convert_weights(
     source: Annotated[Path, typer.Argument(help="An official .pt file")],
     out: Annotated[Path | None, typer.Option(help="The safetensors file (default: beside it)")] = None,
-    arch: Annotated[str | None, typer.Option(help="Its architecture (default: by file name)")] = None,
+    arch: Annotated[str | None, typer.Option(help="Its architecture (default: what its name or keys say)")] = None,
+    encoder_only: Annotated[bool, typer.Option("--encoder-only", help="Leave out the predictor")] = False,
 ) -> None:
     """Rewrite an official file as safetensors: averaged encoder and predictor, without the optimiser.
 
@@ -100,7 +125,7 @@ def convert_weights(
     target = out or source.with_suffix(".safetensors")
     if target.exists():
         raise BackboneError(f"{target}: exists already; delete it or choose another --out")
-    origin = convert(source, arch or _arch_of_file(source), target)
+    origin = convert(source, arch or _spec_of(source), target, "encoder" if encoder_only else "both")
     typer.echo(f"{target}: {target.stat().st_size / 1e9:.2f} GB, from {origin}")
 
 
@@ -108,7 +133,7 @@ def features(
     video: Annotated[Path, typer.Argument(help="Any video file")],
     arch: Annotated[
         str | None,
-        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: the file's, or nano)"),
+        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: what the file is, or nano)"),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: random)")
@@ -133,7 +158,9 @@ def features(
     """
     import torch
 
-    from ..backbones.features import principal_colours, video_features, write_features, write_pictures
+    from ..backbones import build, load
+    from ..backbones.features import principal_colours, sample_times, video_features, write_features, write_pictures
+    from ..backbones.spec import resolve
 
     if not video.is_file():
         raise BackboneError(f"{video}: no such video file")
@@ -143,11 +170,21 @@ def features(
         raise BackboneError(f"{existing}: exists already; choose another --out or pass --overwrite")
     if out.suffix not in (".safetensors", ".npz"):
         raise BackboneError(f"{out}: features are written as .safetensors or .npz")
-    backbone = _loaded(arch, weights)
     place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if place.split(":")[0] not in ("cpu", "cuda") or (place != "cpu" and not torch.cuda.is_available()):
         raise BackboneError(
             f"device {place!r} is not available here: use cpu{', cuda' * torch.cuda.is_available()} or auto"
+        )
+    weights = weights or _fetched(arch)
+    spec = resolve(arch or (_spec_of(weights) if weights else "nano"))
+    sample_times(video, spec, fps, start, seconds)  # what is wrong with the video is said before gigabytes are read
+    if weights:
+        backbone = load(weights, arch or spec, parts="encoder")
+    else:
+        backbone = build(spec)
+        error_console.print(
+            f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, "
+            "and mean nothing else. Pass --weights FILE for trained ones."
         )
     with counting(f"encoding {video.name}", "frames") as progress:
         found = video_features(
@@ -161,32 +198,31 @@ def features(
     typer.echo(f"{out}: {shape} (tubelets x rows x columns x width), fp16\n{picture}\n{film}")
 
 
-def _loaded(arch: str | None, weights: Path | None) -> Backbone:
-    """The backbone to use; only `nano` may go without weights, and then says so."""
-    from ..backbones import build
-    from ..backbones.checkpoint import load, spec_of
+def _fetched(arch: str | None) -> Path | None:
+    """Where `weights fetch` put an architecture's file; only `nano` may go without."""
     from ..backbones.weights import CATALOGUE, weights_folder
 
-    if weights is None and arch in CATALOGUE:
-        weights = weights_folder() / CATALOGUE[arch].file
-        if not weights.is_file():
-            raise BackboneError(
-                f"no weights for {arch}: pass --weights FILE, or fetch them with `factorjepa weights fetch {arch}`"
-            )
-    if weights is not None:
-        return load(weights, arch or spec_of(weights) or _arch_of_file(weights))
-    backbone = build(arch or "nano")
-    error_console.print(
-        f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, and "
-        "mean nothing else. Pass --weights FILE for trained ones."
-    )
-    return backbone
+    if arch not in CATALOGUE:
+        return None
+    path = weights_folder() / CATALOGUE[arch].file
+    if not path.is_file():
+        raise BackboneError(
+            f"no weights for {arch}: pass --weights FILE, or fetch them with `factorjepa weights fetch {arch}`"
+        )
+    return path
 
 
-def _arch_of_file(path: Path) -> str:
+def _spec_of(path: Path) -> str | BackboneSpec:
+    """What a file is, by its released name or else by its keys, all of which must fit."""
+    from ..backbones.recognition import recognise
     from ..backbones.weights import CATALOGUE
 
     for release in CATALOGUE.values():
         if release.file == path.name:
             return release.arch
-    raise BackboneError(f"{path}: not the name of a released file; say what it is with --arch")
+    found = recognise(path)
+    if len(found.names) > 1:
+        raise BackboneError(
+            f"{path}: could be {' or '.join(found.names)} (the same keys, other input sizes); say which with --arch"
+        )
+    return found.names[0] if found.names else found.spec

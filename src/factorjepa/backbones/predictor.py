@@ -5,6 +5,7 @@ Shapes: B batch, c context tokens, t target tokens, P predictor width, W output 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypedDict, Unpack, cast
 
 import torch
@@ -72,8 +73,11 @@ class Predictor(nn.Module):
         grid: tuple[int, int, int] | None = None,
         mask_token: int | None = None,
         image: bool = False,
+        inject: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[Tensor, int]:
         """Normalised states `[B, c + t, P]` before the heads, context first, and c.
+
+        `inject` says what to add to the target queries `[B, t, P]` before the first block.
 
         The released code sorts the tokens by position first. Attention does not see order, only the rotary positions,
         so sorting changes nothing but rounding, and is left out.
@@ -82,6 +86,8 @@ class Predictor(nn.Module):
         x_context = self.predictor_embed(context)
         chosen = self.spec.mask_token if mask_token is None else mask_token
         x_target = self.mask_tokens[chosen % self.spec.mask_tokens].expand(*target_index.shape, -1)
+        if inject is not None:
+            x_target = x_target + inject(x_target)
         x = torch.cat((x_context, x_target.to(x_context.dtype)), dim=1)
         if self.spec.modalities:
             x = x + (self.img_mod_embed if image else self.video_mod_embed)

@@ -1,0 +1,65 @@
+"""Synthesis dictionaries `A_k` and how they begin.
+
+Shapes: D target width, r rank, n tokens, W query width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import TrainingError
+from .branches import full
+from .prediction import PerFactor
+
+
+class Dictionary(nn.Module):
+    """`A [D, r]`, learned, its columns' common length kept apart.
+
+    Adam moves every entry by about the learning rate, so a channel whose coordinates are small (c_I is a mean over all
+    pairs) would need thousands of steps to grow; one scalar does it in a few.
+    """
+
+    def __init__(self, width: int, rank: int, scale: float) -> None:
+        super().__init__()
+        self.directions = nn.Parameter(torch.randn(width, rank) * width**-0.5)  # columns of length 1, nearly
+        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
+
+    def matrix(self) -> Tensor:
+        return full(self.directions) * full(self.log_scale).exp()
+
+    def forward(self, coordinates_Btr: Tensor) -> Tensor:
+        """`Y_k = C_k A_k^T`, in fp32."""
+        with torch.autocast(coordinates_Btr.device.type, enabled=False):
+            return full(coordinates_Btr) @ self.matrix().T
+
+
+@torch.no_grad()
+def dictionaries_from(tokens_nD: Tensor, ranks: PerFactor[int]) -> PerFactor[Tensor]:
+    """Unit directions `[D, r_k]` along which target tokens extend most, for each dictionary.
+
+    Directions about the origin, not about the mean: `C A^T` has no bias, so the mean must lie in the span. All three
+    dictionaries start from the leading directions; a rank above D begins them again.
+    """
+    tokens = tokens_nD.detach().flatten(0, -2).double()
+    if not len(tokens) or not bool(torch.isfinite(tokens).all()):
+        raise TrainingError("dictionaries: target tokens are missing or not finite")
+    moments_DD = tokens.T @ tokens / len(tokens)
+    directions_DD = torch.linalg.eigh(moments_DD).eigenvectors.flip(1)
+    # An eigenvector's sign is the solver's whim: fixed here, so that two machines start alike.
+    largest = directions_DD.gather(0, directions_DD.abs().argmax(0, keepdim=True))
+    directions_DD = (directions_DD * largest.sign()).float()
+    width = directions_DD.shape[0]
+    return PerFactor(*(directions_DD[:, torch.arange(rank) % width] for rank in ranks))
+
+
+@torch.no_grad()
+def folded(weight_DW: Tensor, bias_D: Tensor, matrix_Dr: Tensor) -> tuple[Tensor, Tensor]:
+    """g_L's weight `[r, W]` and bias `[r]` whose `C_L A_L^T` is the projection of `weight q + bias` onto A_L's span.
+
+    With an A_L of full row rank (r >= D) the projection is reproduced exactly.
+    """
+    inverse_rD = torch.linalg.pinv(matrix_Dr.double())
+    return (inverse_rD @ weight_DW.double()).to(weight_DW), (inverse_rD @ bias_D.double()).to(bias_D)

@@ -1,0 +1,97 @@
+"""What a predictor is made of, as values: plain frozen dataclasses, so that they can be used where pydantic is absent.
+
+Defaults are the paper's where it speaks (Panel B) and what the prototypes found necessary where it is silent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from ..errors import TrainingError
+from .prediction import PerFactor
+
+Injection = Literal["late", "early", "both"]
+RANKS = PerFactor(64, 96, 64)  # Panel B
+SCALES = PerFactor(1.0, 0.3, 2.0)
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """How agents and pairs are read, alike for the factorized predictor and the controls that are given the same."""
+
+    agents: Literal["tracklets", "slots"] = "tracklets"  # slots: learned queries over the context, no teacher needed
+    descriptor_width: int = 64  # of the object states (teacher settings: targets.descriptor_width)
+    hidden: int = 256  # of every two-layer branch (Panel B)
+    normalise_states: bool = True  # LayerNorm on E(o); without it fresh states drown the pretrained queries
+    relative_geometry: bool = True  # R: where a token lies relative to an agent's constant-velocity box
+    gate_prior: bool = True  # gates start from the token's closeness to that box; without it they die silently
+    edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
+    visibility: Literal["learned", "open"] = "learned"  # open: the visibility pathway is off, every agent counts fully
+    interactions: Literal["additive", "motion", "off"] = "additive"  # motion: also, pairs change how agents move
+    agent_epsilon: float = 0.3  # of the agents' mean: where no gate opens, the channel fades out
+    pair_chunk: int = 64  # pairs whose token-wise hidden states exist at once
+    slots: int = 16
+    slot_neighbours: int = 4  # pairs per slot
+    slot_iterations: int = 3
+    context_frames: int = 12  # of the context that slots look at; tracklets bring their own
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value, allowed = getattr(self, field.name), typing.get_args(hints[field.name])
+            if typing.get_origin(hints[field.name]) is Literal and value not in allowed:
+                raise TrainingError(f"predictor option {field.name} must be one of {allowed}, got {value!r}")
+            if hints[field.name] is int and (isinstance(value, bool) or value < (field.name == "hidden")):
+                raise TrainingError(f"predictor option {field.name} is too small: {value}")
+        if self.pair_chunk < 1:
+            raise TrainingError(f"predictor option pair_chunk is too small: {self.pair_chunk}")
+        if self.agent_epsilon <= 0:
+            raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
+        if self.agents == "slots" and not 0 < self.slot_neighbours < self.slots:
+            raise TrainingError(f"{self.slots} slots cannot have {self.slot_neighbours} neighbours each")
+
+    def replace(self, **overrides: Any) -> Self:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **overrides)
+
+
+@dataclass(frozen=True)
+class FactorizedOptions(AgentOptions):
+    """The factorized predictor.
+
+    `injection` says where tokens meet the agents' geometry: in the branches after Q (late, as in the paper), in the
+    target queries before Q's blocks (early: the branches then read `u = q + E(o)` without R), or in both.
+    """
+
+    ranks: PerFactor[int] = RANKS
+    target_width: int = 256  # of T_L, T_A and T_I
+    injection: Injection = "late"
+    dictionaries: Literal["pca", "random"] = "pca"  # pca: principal directions of target tokens (needs some)
+    dictionary_scale: PerFactor[float] = SCALES  # lengths of the columns at the start
+    fold_projection: bool = True  # g_L starts as the pretrained last-level projection seen through A_L
+    zero_outputs: bool = True  # last layers of g_A and g_I start at zero: the pretrained prediction is not disturbed
+    pair_epsilon: float = 0.1  # of the pair states' normalisation; smaller multiplies g_I's first gradients by 1 / it
+    residual: bool = False  # a dense path for what the layout dictionary cannot span (an ablation; not in the paper)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "ranks", PerFactor(*self.ranks))
+        object.__setattr__(self, "dictionary_scale", PerFactor(*self.dictionary_scale))
+        if min(self.ranks) < 1 or min(self.dictionary_scale) <= 0 or self.pair_epsilon <= 0:
+            raise TrainingError(
+                f"predictor options: ranks {tuple(self.ranks)}, dictionary scales {tuple(self.dictionary_scale)} and "
+                f"pair_epsilon {self.pair_epsilon} must be positive"
+            )
+
+
+@dataclass(frozen=True)
+class MonolithicOptions(AgentOptions):
+    """The monolithic controls: plain, given the same supervision, or given the same agents, geometry and pairs."""
+
+    injection: Literal["none", "late", "early", "both"] = "none"  # none: the predictor knows no agents
+    factor_heads: bool = False  # supervision-matched: P_k read the pooled hidden states
+    target_width: int = 256
+    extra_hidden: int = 0  # of a residual MLP before the head that brings the budget level with the factorized one

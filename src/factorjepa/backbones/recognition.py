@@ -19,9 +19,10 @@ Parts = Literal["both", "encoder"]
 _UNUSED_IN_20 = frozenset({"encoder.pos_embed", "predictor.predictor_pos_embed"})
 _ROWS = 5  # of each kind in the table of a wrong file
 _ALIKE = 0.5  # share of equal keys from which a file is said to be an architecture, though not exactly
+_FOREIGN = 0.05  # share below which naming the nearest architecture would only mislead
+
 _SPARE = 100  # predictor blocks and mask tokens that the header of an encoder alone may name
 _LARGEST = 100_000  # of any number in a header's spec
-_FOREIGN = 0.05  # share below which naming the nearest architecture would only mislead
 
 Differences = dict[str, dict[str, str]]  # missing, unexpected, misshapen: key to what was expected and found
 

@@ -1,0 +1,91 @@
+"""Ablations and falsification controls: FactorJEPA with one thing changed each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..objective import LossWeights
+from ..predictors import FactorizedOptions, PerFactor
+from .factor import FACTORJEPA, RAW
+from .method import WHOLE_RUN, Method
+
+
+def _losses(**changes: Any) -> LossWeights:
+    return dataclasses.replace(FACTORJEPA.losses, **changes)
+
+
+def _options(**changes: Any) -> FactorizedOptions:
+    assert isinstance(FACTORJEPA.predictor, FactorizedOptions)
+    return FACTORJEPA.predictor.replace(**changes)
+
+
+_OFF = {
+    "factor": "no factor targets: only visibility is supervised",
+    "visibility": "gates find their own meaning",
+    "separation": "channels may say the same",
+    "sparsity": "edges cost nothing",
+}
+_SCALED = ("factor", "visibility", "separation", "sparsity")
+_RANKS = {"half": PerFactor(32, 48, 32), "double": PerFactor(128, 192, 128)}
+
+ABLATIONS: tuple[Method, ...] = (
+    *(
+        FACTORJEPA.variant(f"no_{term}_loss", f"- L_{term}", why, losses=_losses(**{term: 0.0}))
+        for term, why in _OFF.items()
+    ),
+    FACTORJEPA.variant(
+        "no_nonlinear_loss", "- L_nlin", "separation by covariance alone", losses=_losses(nonlinear=0.0)
+    ),
+    FACTORJEPA.variant(
+        "no_visibility_path", "- visibility gate", "every agent counts fully everywhere",
+        predictor=_options(visibility="open"), losses=_losses(visibility=0.0),
+    ),
+    FACTORJEPA.variant(
+        "no_interaction_path", "- interactions", "no pair is ever looked at",
+        predictor=_options(interactions="off"), losses=_losses(sparsity=0.0),
+    ),
+    FACTORJEPA.variant(
+        "no_reliability", "- reliability weights", "every retained target counts fully", reliability=False
+    ),
+    FACTORJEPA.variant("no_curriculum", "- curriculum", "all terms and raw clips from the start", stages=WHOLE_RUN),
+    FACTORJEPA.variant(
+        "misaligned_targets", "misaligned targets", "targets of another moment of the same clip: must not help",
+        targets="misaligned",
+    ),
+    FACTORJEPA.variant(
+        "shuffled_targets", "shuffled targets", "targets of other clips: must not help", targets="shuffled"
+    ),
+    *(
+        FACTORJEPA.variant(f"{size}_ranks", f"{size} ranks", "how wide the channels must be",
+                           predictor=_options(ranks=ranks))
+        for size, ranks in _RANKS.items()
+    ),
+    *(
+        FACTORJEPA.variant(
+            f"{size}_{term}", f"{factor:g} x lambda_{term}", "how much the coefficient matters",
+            losses=_losses(**{term: factor * getattr(FACTORJEPA.losses, term)}),
+        )
+        for term in _SCALED
+        for size, factor in (("half", 0.5), ("double", 2.0))
+    ),
+    FACTORJEPA.variant(
+        "residual_path", "+ dense residual", "what the dictionaries cannot span", predictor=_options(residual=True)
+    ),
+    FACTORJEPA.variant(
+        "slots", "slots for tracklets", "agents found in the context tokens: no teacher at inference",
+        predictor=_options(agents="slots"), losses=_losses(visibility=0.0),
+    ),
+    *(
+        method.variant(
+            f"{method.name}_{injection}", f"{method.title}, {injection} injection",
+            "where tokens should meet the agents' geometry", predictor=_options(injection=injection),
+        )
+        for method in (RAW, FACTORJEPA)
+        for injection in ("early", "both")
+    ),
+    FACTORJEPA.variant(
+        "pair_motion", "pairs move agents", "an interaction moves an agent, it does not only add a vector",
+        predictor=_options(interactions="motion"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Controls that the paper left open: without them a gain of the tracklets would be credited to the factorization."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..objective import LossWeights
+from ..predictors import MonolithicOptions
+from .factor import CURRICULUM
+from .method import Method
+
+SUPERVISED = Method(
+    name="mono_supervised",
+    title="Monolithic + targets",
+    family="control",
+    why="the same supervision and curriculum without the factorization: heads read the pooled hidden states",
+    predictor=MonolithicOptions(factor_heads=True),
+    losses=LossWeights(visibility=0.0, separation=0.0, sparsity=0.0),
+    stages=CURRICULUM,
+    matched=True,
+)
+
+_WORDS: dict[str, str] = {
+    "late": "after the transformer, as the paper's branches",
+    "early": "into the target queries",
+    "both": "into the target queries and after the transformer",
+}
+
+
+def _geometry(injection: Literal["late", "early", "both"]) -> Method:
+    return Method(
+        name=f"mono_states_{injection}",
+        title=f"Monolithic + states ({injection})",
+        family="control",
+        why=f"the same object states, geometry and pairs {_WORDS[injection]}, through one dense head",
+        predictor=MonolithicOptions(injection=injection),
+        matched=True,
+    )
+
+
+GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))

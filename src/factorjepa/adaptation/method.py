@@ -1,0 +1,107 @@
+"""What a method is: which predictor, what trains, under which objective, in which stages. A value, not code.
+
+Every method runs through the same loop. What differs is said here, so that `factorjepa methods` can print it and an
+ablation is a method with one field changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import TrainingError
+from ..objective import LossWeights
+from ..predictors import FactorizedOptions, MonolithicOptions, PerFactor
+
+View = Literal["raw", "layout", "agents", "interactions"]
+Encoder = Literal["frozen", "top", "chosen", "all", "lora", "dora"]
+PredictorScope = Literal["frozen", "head", "all", "lora", "dora"]
+Targets = Literal["aligned", "misaligned", "shuffled"]
+Family = Literal["reference", "generic", "factorized", "control", "ablation"]
+
+EVEN = PerFactor(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of the run (figure "Staged factor-curriculum surgery")."""
+
+    name: str
+    share: float  # of the run's updates
+    depth: float = 1.0  # share of the method's trainable encoder blocks that train now, from the top
+    emphasis: PerFactor[float] = EVEN  # multiplies the terms of L_factor
+    views: tuple[tuple[View, float], ...] = (("raw", 1.0),)  # how a clip is shown, with what probability
+    predictor: PredictorScope | None = None  # None: as the method says
+
+
+WHOLE_RUN = (Stage("training", 1.0),)
+PLAIN = MonolithicOptions()  # V-JEPA's own predictor
+PREDICTION_ONLY = LossWeights(factor=0.0, visibility=0.0, separation=0.0, sparsity=0.0)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of `factorjepa methods`."""
+
+    name: str
+    title: str  # as tables print it
+    family: Family
+    why: str  # what a comparison with it shows
+    predictor: FactorizedOptions | MonolithicOptions = PLAIN
+    encoder: Encoder = "top"
+    predictor_scope: PredictorScope = "all"
+    losses: LossWeights = PREDICTION_ONLY
+    stages: tuple[Stage, ...] = WHOLE_RUN
+    objective: Literal["future", "released"] = "future"  # released: V-JEPA's own masks and dense loss
+    targets: Targets = "aligned"
+    reliability: bool = True  # False: every retained target counts fully
+    edits: float = 0.0  # weight of the L1 on the predicted change under train-time region edits
+    interpolation: float | None = None  # WiSE-FT: share of the adapted encoder
+    matched: bool = False  # its trainable parameters must lie within the budget's tolerance
+
+    def __post_init__(self) -> None:
+        shares = sum(stage.share for stage in self.stages)
+        if abs(shares - 1.0) > 1e-9:
+            raise TrainingError(f"method {self.name!r}: the stages' shares add up to {shares:g}, not 1")
+
+    @property
+    def trains(self) -> bool:
+        return not (self.encoder == "frozen" and self.predictor_scope == "frozen") and self.interpolation is None
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether the predictor needs object states (slots find their own)."""
+        return self.predictor.agents == "tracklets" and (
+            isinstance(self.predictor, FactorizedOptions) or self.predictor.injection != "none"
+        )
+
+    @property
+    def reads_targets(self) -> bool:
+        return self.losses.factor > 0 or self.losses.visibility > 0
+
+    @property
+    def reads_packets(self) -> bool:
+        views = any(view != "raw" for stage in self.stages for view, _ in stage.views)
+        return self.reads_states or self.reads_targets or views or self.edits > 0
+
+    def stage_at(self, step: int, steps: int) -> tuple[int, Stage]:
+        """Number and stage of update `step` (from 0) of `steps`."""
+        end = 0.0
+        for number, stage in enumerate(self.stages):
+            end += stage.share
+            if step < round(end * steps):
+                return number, stage
+        return len(self.stages) - 1, self.stages[-1]
+
+    def boundaries(self, steps: int) -> list[int]:
+        """The first update of each stage."""
+        firsts, end = [0], 0.0
+        for stage in self.stages[:-1]:
+            end += stage.share
+            firsts.append(round(end * steps))
+        return firsts
+
+    def variant(self, name: str, title: str, why: str, **changes: Any) -> Method:
+        """An ablation: this method with some fields changed."""
+        return dataclasses.replace(self, name=name, title=title, why=why, family="ablation", matched=False, **changes)

@@ -1,0 +1,33 @@
+"""Every method by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..errors import TrainingError
+from .ablations import ABLATIONS
+from .adapters import DORA, LORA
+from .autorgn import AUTO_RGN
+from .continual import CONTINUAL
+from .controls import GEOMETRY, SUPERVISED
+from .factor import DI_PLUS, FACTORJEPA, INT, RAW
+from .lpft import LPFT
+from .method import Method
+from .reference import FROZEN, FULL
+from .wise import WISE
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        FROZEN, FULL, CONTINUAL, LPFT, *WISE, LORA, DORA, AUTO_RGN, RAW, FACTORJEPA, DI_PLUS, INT, SUPERVISED,
+        *GEOMETRY, *ABLATIONS,
+    )
+}  # fmt: skip
+
+
+def method_named(name: str) -> Method:
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.4)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise TrainingError(f"there is no method {name!r}{hint}; `factorjepa methods` lists them")
+    return METHODS[name]

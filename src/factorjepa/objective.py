@@ -1,0 +1,218 @@
+"""The five terms of the objective, each a pure function that names its equation.
+
+Shapes: N clips (B elsewhere), t target tokens, D target width, A agents, P pairs, T width of the factor targets.
+
+What is normalised: targets are affine-free LayerNormed last-tap tokens (`normalised_targets`), because that is what the
+pretrained predictor was trained to predict and what evaluation compares with; predictions are compared as they are.
+L_JEPA is the mean over D where the paper sums, and so the other four terms are divided by D (`total`): the
+coefficients keep the ratios that the equation gives them. Everything is computed in fp32 or wider.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .errors import TrainingError
+from .predictors.prediction import PerFactor, Prediction
+
+_EPSILON = 1e-6  # of weighted means: 0 / (eps + 0) is 0
+_VARIANCE_FLOOR = 1e-2  # a channel's mean squared length is about D; one that is still zero must stay zero, not NaN
+_BANDWIDTH_FLOOR = 1e-2  # squared, in units of the normalised channel: most rows may be equal (clips without pairs)
+# Of the alignment, whose kernels have a mean square of about 0.1. An alignment does not depend on a channel's size, so
+# without a floor the gradient on a channel that has just left zero is as large as the channel is small.
+_ALIGNMENT_FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Coefficients (Panel C) and the exponent of L_JEPA: 1 is V-JEPA's own and the headline metric's, 2 the paper's."""
+
+    jepa: float = 1.0
+    factor: float = 1.0  # lambda_sup
+    visibility: float = 0.25  # lambda_V
+    separation: float = 0.05  # lambda_sep
+    sparsity: float = 0.01  # lambda_sparse
+    nonlinear: float = 0.10  # beta_nlin, inside L_sep
+    exponent: Literal[1, 2] = 1
+
+    def __post_init__(self) -> None:
+        if self.exponent not in (1, 2):
+            raise TrainingError(f"exponent of the JEPA loss must be 1 or 2, got {self.exponent!r}")
+        for field in fields(self):
+            if getattr(self, field.name) < 0:
+                raise TrainingError(f"loss weight {field.name} is negative: {getattr(self, field.name)}")
+
+
+@dataclass(frozen=True)
+class FactorTargets:
+    """What the teacher says about a batch. Weights are `r * omega` (`retained`): zero leaves a target out."""
+
+    targets: PerFactor[Tensor]  # T_k [N, T], standardised with training statistics
+    weights: PerFactor[Tensor]  # [N]
+    visibility: Tensor  # T_V [N, agents of the packet], in [0, 1]
+    visibility_weights: Tensor  # the same shape
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The terms without their coefficients, and `total`, which training descends."""
+
+    total: Tensor
+    jepa: Tensor
+    factor: Tensor
+    visibility: Tensor
+    separation: Tensor
+    sparsity: Tensor
+
+
+def normalised_targets(tokens_NtD: Tensor) -> Tensor:
+    """`Y*`: tokens of the target encoder, LayerNormed without affine, in fp32, detached."""
+    tokens = _full(tokens_NtD.detach())
+    return F.layer_norm(tokens, tokens.shape[-1:])
+
+
+def retained(reliability: Tensor, threshold: float) -> Tensor:
+    """`r * omega` with `r = 1[omega >= tau]`: an unreliable target is excluded, never a negative."""
+    return reliability * (reliability >= threshold)
+
+
+def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1) -> Tensor:
+    """eq. L_JEPA over D: mean of `|Y_hat - Y*|^exponent` over clips, tokens and dimensions."""
+    difference = _full(predicted_NtD) - _full(target_NtD)
+    return difference.abs().mean() if exponent == 1 else difference.square().mean()
+
+
+def factor_loss(predicted: PerFactor[Tensor], targets: PerFactor[Tensor], weights: PerFactor[Tensor]) -> Tensor:
+    """eq. L_factor: sum over L, A, I of `sum_n w_n l(T_hat_n, T_n) / (eps + sum_n w_n)`, l the mean squared error."""
+    terms = []
+    for predicted_NT, target_NT, weight_N in zip(predicted, targets, weights, strict=True):
+        error_N = (_full(predicted_NT) - _full(target_NT)).square().mean(-1)
+        terms.append((weight_N * error_N).sum() / (_EPSILON + weight_N.sum()))
+    return torch.stack(terms).sum()
+
+
+def visibility_loss(
+    gate_logits_NtA: Tensor, valid_NA: Tensor, slot_NA: Tensor, visibility: Tensor, weights: Tensor
+) -> Tensor:
+    """eq. L_V: reliability-weighted cross-entropy of each agent's gate, max-pooled over tokens.
+
+    Forcing every token's gate open would destroy routing; an agent is visible if some token sees it. `slot` says which
+    agent of the packet each one is; padded agents and slots below 0 (agents no teacher knows) weigh nothing.
+    """
+    logits_NA = _full(gate_logits_NtA).amax(1)
+    at = slot_NA.clamp(min=0)
+    target_NA = _full(visibility).gather(1, at) if visibility.shape[1] else torch.zeros_like(logits_NA)
+    weight_NA = _full(weights).gather(1, at) if weights.shape[1] else torch.zeros_like(logits_NA)
+    weight_NA = weight_NA * (valid_NA & (slot_NA >= 0))
+    entropy_NA = F.binary_cross_entropy_with_logits(logits_NA, target_NA, reduction="none")
+    return (weight_NA * entropy_NA).sum() / (_EPSILON + weight_NA.sum())
+
+
+def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor) -> Tensor:
+    """eq. L_sparse: `1/N sum_n 1/M_n sum_ij w_ij`, w averaged over target tokens."""
+    count_N = pair_valid_NP.sum(1).clamp(min=1)
+    summed_N = (_full(strengths_NtP) * pair_valid_NP[:, None]).mean(1).sum(-1)
+    return (summed_N / count_N).mean()
+
+
+def covariance_loss(channels: PerFactor[Tensor]) -> Tensor:
+    """eq. L_cov: `2 sum_{k<k'} |Gamma_kk'|_F^2`, covariances over all rows of variance-normalised channels."""
+    rows = [_variance_normalised(channel) for channel in channels]
+    return 2 * torch.stack([(a.T @ b / len(a)).square().sum() for a, b in combinations(rows, 2)]).sum()
+
+
+def nonlinear_loss(channels: PerFactor[Tensor], rows: int = 256, seed: int = 0) -> Tensor:
+    """eq. L_nlin: centred RBF alignment, `sum_{k<k'} tr(K_k K_k') / (|K_k|_F |K_k'|_F + eps)`, K divided by its rows.
+
+    On at most `rows` token rows, the same for all channels, drawn by `seed`: Gram matrices of all tokens of a batch
+    would not fit. Channels are variance-normalised as for L_cov.
+    """
+    normalised = [_variance_normalised(channel) for channel in channels]
+    total = len(normalised[0])
+    if total > rows:
+        drawn = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:rows]
+        drawn = drawn.sort().values.to(normalised[0].device)
+        normalised = [channel[drawn] for channel in normalised]
+    kernels = [_centred_rbf(channel) for channel in normalised]
+    return torch.stack(
+        [
+            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
+            for a, b in combinations(kernels, 2)
+        ]
+    ).sum()
+
+
+def separation_loss(channels: PerFactor[Tensor], nonlinear: float, rows: int = 256, seed: int = 0) -> Tensor:
+    """eq. L_sep: `L_cov + beta_nlin L_nlin`."""
+    loss = covariance_loss(channels)
+    return loss + nonlinear * nonlinear_loss(channels, rows, seed) if nonlinear else loss
+
+
+def objective(
+    prediction: Prediction,
+    target_NtD: Tensor,
+    factor_targets: FactorTargets | None = None,
+    weights: LossWeights | None = None,
+    seed: int = 0,
+) -> Losses:
+    """eq. L: `L_JEPA + (lambda_sep L_sep + lambda_sparse L_sparse + lambda_V L_V + lambda_sup L_factor) / D`.
+
+    `target` is `normalised_targets(...)`. A term whose path the predictor does not have, whose weight is 0 or whose
+    targets are not given is 0. `seed` draws the rows of L_nlin (the step's number will do).
+    """
+    weights = weights or LossWeights()
+    with torch.autocast(target_NtD.device.type, enabled=False):
+        jepa = jepa_loss(prediction.tokens_BtD, target_NtD, weights.exponent)
+        zero = jepa.new_zeros(())
+        factor = visibility = separation = sparsity = zero
+        states = prediction.states
+        if weights.factor and factor_targets is not None and prediction.factor_targets is not None:
+            factor = factor_loss(prediction.factor_targets, factor_targets.targets, factor_targets.weights)
+        if weights.visibility and factor_targets is not None and prediction.gate_logits_BtN is not None:
+            assert states is not None
+            visibility = visibility_loss(
+                prediction.gate_logits_BtN, states.valid_BN, states.slot_BN,
+                factor_targets.visibility, factor_targets.visibility_weights,
+            )  # fmt: skip
+        if weights.sparsity and prediction.strengths_BtP is not None:
+            assert states is not None
+            sparsity = sparsity_loss(prediction.strengths_BtP, states.pair_valid_BP)
+        if weights.separation and prediction.channels is not None:
+            separation = separation_loss(prediction.channels, weights.nonlinear, seed=seed)
+        others = (
+            weights.factor * factor
+            + weights.visibility * visibility
+            + weights.separation * separation
+            + weights.sparsity * sparsity
+        )
+        total = weights.jepa * jepa + others / target_NtD.shape[-1]
+    return Losses(total, jepa, factor, visibility, separation, sparsity)
+
+
+def _full(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _variance_normalised(channel_NtD: Tensor) -> Tensor:
+    """All rows of the batch, centred, over the root of their mean squared length: `[N * t, D]`."""
+    rows = _full(channel_NtD).flatten(0, -2)
+    rows = rows - rows.mean(0)
+    return rows / (rows.square().sum(-1).mean() + _VARIANCE_FLOOR).sqrt()
+
+
+def _centred_rbf(rows_nD: Tensor) -> Tensor:
+    """`H K H / n` with `K = exp(-|x - y|^2 / (2 sigma^2))`, sigma the stop-gradient median of distances."""
+    length_n = rows_nD.square().sum(-1)
+    distance_nn = (length_n[:, None] + length_n - 2 * rows_nD @ rows_nD.T).clamp(min=0)  # squared
+    upper = torch.triu(torch.ones_like(distance_nn, dtype=torch.bool), diagonal=1)
+    if len(rows_nD) < 2:
+        return torch.zeros_like(distance_nn)
+    variance = distance_nn.detach()[upper].median() + _BANDWIDTH_FLOOR
+    kernel = torch.exp(-distance_nn / (2 * variance))
+    return (kernel - kernel.mean(0) - kernel.mean(1, keepdim=True) + kernel.mean()) / len(rows_nD)

@@ -34,10 +34,10 @@ def transformers_model(spec: Dinov2Spec, size: int, device: torch.device | str =
     """transformers' DINOv2 of these sizes, its table of positions for `size` px, without weights worth anything."""
     from transformers import Dinov2Config, Dinov2Model, Dinov2WithRegistersConfig, Dinov2WithRegistersModel
 
-    sizes = dict(
-        hidden_size=spec.dim, num_hidden_layers=spec.depth, num_attention_heads=spec.heads, mlp_ratio=4,
-        use_swiglu_ffn=spec.swiglu, image_size=size, patch_size=PATCH,
-    )  # fmt: skip
+    sizes = {
+        "hidden_size": spec.dim, "num_hidden_layers": spec.depth, "num_attention_heads": spec.heads, "mlp_ratio": 4,
+        "use_swiglu_ffn": spec.swiglu, "image_size": size, "patch_size": PATCH,
+    }  # fmt: skip
     with torch.device(device):
         if spec.registers:
             return Dinov2WithRegistersModel(Dinov2WithRegistersConfig(num_register_tokens=spec.registers, **sizes))

@@ -111,7 +111,8 @@ class PatchEmbedding(nn.Module):
         self.proj = nn.Conv2d(3, dim, kernel_size=PATCH, stride=PATCH)
 
     def forward(self, images: Tensor) -> Tensor:
-        pixels = images.unflatten(2, (-1, PATCH)).unflatten(4, (-1, PATCH))  # [B, 3, rows, 14, columns, 14]
+        batch, channels, height, width = images.shape
+        pixels = images.reshape(batch, channels, height // PATCH, PATCH, width // PATCH, PATCH)
         pixels = pixels.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
         return F.linear(pixels, self.proj.weight.flatten(1), self.proj.bias)
 
@@ -166,7 +167,7 @@ class Dinov2(nn.Module):
         grid = self.spec.grid
         if (rows, columns) == (grid, grid):
             return self.pos_embed[:, 1:]
-        table = self.pos_embed[:, 1:].float().unflatten(1, (grid, grid)).permute(0, 3, 1, 2)
+        table = self.pos_embed[:, 1:].float().reshape(1, grid, grid, -1).permute(0, 3, 1, 2)
         if self.spec.registers:
             table = F.interpolate(table, size=(rows, columns), mode="bicubic", antialias=True)
         else:

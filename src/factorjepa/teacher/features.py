@@ -37,6 +37,11 @@ def open_features(settings: FeatureSettings, device: torch.device | str | None =
     if settings.kind == "classical":
         from .classical import ClassicalFeatures
 
+        if settings.weights is not None or settings.layer is not None:
+            raise TeacherError(
+                "features.kind is classical, a fixed rule without weights or layers, but features.weights or "
+                "features.layer is set; leave them out, or set features.kind to dinov2 or nano"
+            )
         return ClassicalFeatures()
     from .networks import open_dinov2, open_nano
 

@@ -44,11 +44,11 @@ class NetworkFeatures:
         self.device = device
         self.dtype = precision_on(device)
         self._tokens = tokens
-        self._batch = _GPU_BATCH if device.type == "cuda" else 1
+        self.batch = _GPU_BATCH if device.type == "cuda" else 1
 
     def __call__(self, frames: NDArray[np.uint8]) -> Floats:
         seen = pixels.resize_to_cover(square_frames(frames), self.size, self.size)
-        described = [self._describe(seen[first : first + self._batch]) for first in range(0, len(seen), self._batch)]
+        described = [self._describe(seen[first : first + self.batch]) for first in range(0, len(seen), self.batch)]
         return np.concatenate(described)
 
     @torch.inference_mode()
@@ -56,7 +56,7 @@ class NetworkFeatures:
         images = torch.from_numpy(pixels.normalise(frames)).transpose(0, 1)
         images = images.to(self.device, self.dtype)
         # A batch that is not full is filled up: other sizes may be computed by other kernels, with other roundings.
-        filling = images[:1].expand(self._batch - len(frames), -1, -1, -1)
+        filling = images[:1].expand(self.batch - len(frames), -1, -1, -1)
         with fastest_attention():
             tokens_BND = self._tokens(torch.cat((images, filling)))[: len(frames)]
         unit_BND = F.normalize(tokens_BND.float(), dim=-1)

@@ -1,4 +1,4 @@
-"""Training tests use one thread each: two test processes share two cores, and threads that wait for each other crawl."""
+"""Training tests use one thread each: test processes share the cores, and threads that wait for each other crawl."""
 
 from __future__ import annotations
 

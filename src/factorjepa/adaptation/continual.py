@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from torch import Tensor
+
+from ..backbones.predictor import Predictor
+from ..backbones.spec import BackboneSpec
+from ..predictors import LatentPredictor, Prediction
+from ..predictors.geometry import Grid
+from ..teacher.states import ObjectStates
 from .method import Method
 
 CONTINUAL = Method(
@@ -12,3 +21,42 @@ CONTINUAL = Method(
     encoder="all",
     objective="released",
 )
+
+
+class ReleasedPredictor(LatentPredictor):
+    """V-JEPA's predictor of all levels, behind the common interface: the last level is the prediction."""
+
+    def __init__(self, spec: BackboneSpec) -> None:
+        super().__init__(spec)
+        self.query = Predictor(spec)
+
+    @classmethod
+    def graft(cls, predictor: Predictor) -> ReleasedPredictor:
+        grafted = cls(predictor.spec).to(predictor.predictor_proj.weight.device, predictor.predictor_proj.weight.dtype)
+        grafted.query.load_state_dict(predictor.state_dict())
+        return grafted
+
+    def forward(
+        self,
+        context: Tensor,
+        context_index: Tensor,
+        target_index: Tensor,
+        states: ObjectStates | None = None,
+        *,
+        grid: Grid | None = None,
+        mask_token: int | None = None,
+    ) -> Prediction:
+        levels, _ = self.levels(context, context_index, target_index, grid=grid, mask_token=mask_token)
+        return Prediction(tokens_BtD=levels[..., -self.spec.dim :].float())
+
+    def levels(
+        self,
+        context: Tensor,
+        context_index: Tensor,
+        target_index: Tensor,
+        grid: Grid | None = None,
+        mask_token: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """All levels of target and context tokens: what V-JEPA's own objective compares."""
+        answer = self.query(context, context_index, target_index, grid=grid, mask_token=mask_token)
+        return cast(tuple[Tensor, Tensor], answer)

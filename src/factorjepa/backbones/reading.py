@@ -41,6 +41,7 @@ class WeightsFile:
 
 
 def open_weights(path: Path) -> WeightsFile:
+    """Whatever file of weights this is; an error that says what it is instead."""
     if not path.is_file():
         raise BackboneError(f"{path}: no such weights file; `factorjepa weights list` shows what can be fetched")
     try:
@@ -95,7 +96,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
 
 
 def _open_torch(path: Path) -> WeightsFile:
-    content = _read_torch(path)
+    content = read_torch(path)
     chosen = next((key for key in ENCODER_KEYS if isinstance(content.get(key), Mapping)), None)
     if chosen is not None:
         sources = {"encoder.": chosen}
@@ -132,7 +133,8 @@ def _is_named_tensor(key: object, value: object) -> bool:
     return isinstance(key, str) and isinstance(value, Tensor)
 
 
-def _read_torch(path: Path) -> Mapping[Any, Any]:
+def read_torch(path: Path) -> Mapping[Any, Any]:
+    """What a torch file holds, memory-mapped: tensors and plain containers, or an error."""
     if not zipfile.is_zipfile(path):  # the list of a zip's contents is at its end
         raise BackboneError(f"{path}: is damaged or incomplete (its end is missing); fetch it again")
     try:

@@ -100,6 +100,11 @@ def differences(weights: WeightsFile, spec: BackboneSpec, parts: Parts) -> Diffe
         for key, shape in weights.shapes.items()
         if not (parts == "encoder" and key.startswith("predictor.")) and not _unused(key, spec)
     }
+    return compare(expected, found, weights.whole_numbers)
+
+
+def compare(expected: Shapes, found: Shapes, whole_numbers: frozenset[str] = frozenset()) -> Differences:
+    """Which keys are missing, unexpected or misshapen, with a line for each; empty when all fit."""
     kinds: Differences = {
         "missing": {key: f"expected {_text(shape)}" for key, shape in expected.items() if key not in found},
         "unexpected": {key: f"file has {_text(shape)}" for key, shape in found.items() if key not in expected},
@@ -107,7 +112,7 @@ def differences(weights: WeightsFile, spec: BackboneSpec, parts: Parts) -> Diffe
             key: f"expected {_text(shape)}, file has {_text(found[key])}{whole}"
             for key, shape in expected.items()
             if key in found
-            for whole in (" of whole numbers" if key in weights.whole_numbers else "",)
+            for whole in (" of whole numbers" if key in whole_numbers else "",)
             if found[key] != shape or whole
         },
     }
@@ -133,15 +138,20 @@ def explain(weights: WeightsFile, spec: BackboneSpec, arch: str | None, parts: P
             f"{weights.path}: holds the encoder of {named} and no predictor. Where the encoder is enough, as for "
             'features, say so: load(..., parts="encoder"), or `factorjepa weights convert --encoder-only`'
         )
-    counts = ", ".join(f"{len(found.get(kind, ()))} {kind}" for kind in ("missing", "unexpected", "misshapen"))
     what = f"the encoder of {named}" if parts == "encoder" else f"the weights of {named}"
-    lines = [f"{weights.path}: does not hold {what}: {counts} keys (of {len(wanted(spec, parts))})."]
+    return f"{table(weights.path, what, len(wanted(spec, parts)), found)}\n  {_advice(weights, arch)}"
+
+
+def table(path: Path, what: str, keys: int, found: Differences) -> str:
+    """How many keys differ in which way, and a few of each."""
+    counts = ", ".join(f"{len(found.get(kind, ()))} {kind}" for kind in ("missing", "unexpected", "misshapen"))
+    lines = [f"{path}: does not hold {what}: {counts} keys (of {keys})."]
     width = max(len(key) for rows in found.values() for key in list(rows)[:_ROWS])
     for kind, rows in found.items():
         lines += [f"  {kind:<10}  {key:<{width}}  {text}" for key, text in list(rows.items())[:_ROWS]]
         if len(rows) > _ROWS:
             lines.append(f"  {kind:<10}  … and {len(rows) - _ROWS} more")
-    return "\n".join([*lines, f"  {_advice(weights, arch)}"])
+    return "\n".join(lines)
 
 
 def _advice(weights: WeightsFile, arch: str | None) -> str:

@@ -1,0 +1,131 @@
+"""From a pretrained backbone and a method to what trains: predictor surgery, adapters, and the encoder's scope."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..backbones import Backbone
+from ..backbones.encoder import Encoder
+from ..errors import TrainingError
+from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor
+from .adapters import inject
+from .continual import ReleasedPredictor
+from .method import Method, PredictorScope, Stage
+
+ADAPTERS = ("lora", "dora")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much trains, where the method leaves it open (Panels B and D)."""
+
+    blocks: int = 2  # K: encoder blocks of `top` and `chosen`
+    chosen: tuple[int, ...] = ()  # which blocks, for `chosen`
+    rank: int = 64
+    alpha: float = 128.0
+    dropout: float = 0.05
+
+
+def surgery(backbone: Backbone, method: Method, target_tokens: Tensor | None, seed: int) -> LatentPredictor:
+    """The method's predictor, grafted from the backbone's pretrained one, which is left as it is."""
+    if method.objective == "released":
+        return ReleasedPredictor.graft(backbone.predictor)
+    if isinstance(method.predictor, FactorizedOptions):
+        return FactorizedPredictor.graft(backbone.predictor, method.predictor, target_tokens, seed)
+    return MonolithicPredictor.graft(backbone.predictor, method.predictor, seed)
+
+
+def outline(backbone: Backbone, method: Method) -> LatentPredictor:
+    """The same structure with whatever weights: for counting, and for loading a checkpoint into."""
+    if method.objective == "released":
+        return ReleasedPredictor(backbone.spec)
+    if isinstance(method.predictor, FactorizedOptions):
+        return FactorizedPredictor(backbone.spec, method.predictor)
+    return MonolithicPredictor(backbone.spec, method.predictor)
+
+
+def add_adapters(encoder: Encoder, predictor: LatentPredictor, method: Method, scope: Scope) -> None:
+    """LoRA or DoRA, where the method asks for them."""
+    for module, kind in ((encoder, method.encoder), (predictor, method.predictor_scope)):
+        if kind in ADAPTERS:
+            inject(module, kind, scope.rank, scope.alpha, scope.dropout)  # type: ignore[arg-type]
+
+
+def set_trainable(encoder: Encoder, predictor: LatentPredictor, method: Method, stage: Stage, scope: Scope) -> None:
+    """Let exactly that train which `stage` of `method` says; frozen blocks run without autograd."""
+    _encoder_scope(encoder, method, stage, scope)
+    _predictor_scope(predictor, stage.predictor or method.predictor_scope)
+
+
+def _encoder_scope(encoder: Encoder, method: Method, stage: Stage, scope: Scope) -> None:
+    depth = len(encoder.blocks)
+    if method.encoder in ADAPTERS:
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_("lora_" in name)
+        return
+    blocks = {"frozen": [], "all": list(range(depth)), "top": list(range(depth - scope.blocks, depth))}.get(
+        method.encoder, list(scope.chosen)
+    )
+    if method.encoder in ("top", "chosen") and not 0 < len(blocks) <= depth:
+        raise TrainingError(f"{len(blocks)} trainable blocks of an encoder with {depth}: set trainable_blocks")
+    blocks = blocks[len(blocks) - math.ceil(len(blocks) * stage.depth) :]
+    encoder.freeze(0 if len(blocks) == depth else min(blocks, default=depth))
+    for number, block in enumerate(encoder.blocks):
+        block.requires_grad_(number in blocks)
+    if not blocks:
+        encoder.requires_grad_(False)
+
+
+def _predictor_scope(predictor: LatentPredictor, kind: PredictorScope) -> None:
+    roles = predictor.roles()
+    for name, parameter in predictor.named_parameters():
+        if kind in ADAPTERS:
+            parameter.requires_grad_("lora_" in name)
+        elif kind == "head":
+            parameter.requires_grad_(roles[name] != "query")
+        else:
+            parameter.requires_grad_(kind == "all")
+
+
+def trainable(*modules: nn.Module) -> int:
+    return sum(p.numel() for module in modules for p in module.parameters() if p.requires_grad)
+
+
+def parameter_roles(encoder: Encoder, predictor: LatentPredictor) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
+    """Every parameter that trains now, with its name in a checkpoint and its rate and decay (Panel C).
+
+    The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once); dictionaries
+    and scales do not decay.
+    """
+    rows = [(f"encoder.{name}", p, {"rate": 0.1, "decays": True}) for name, p in encoder.named_parameters()]
+    roles = predictor.roles()
+    for name, p in predictor.named_parameters():
+        rate = 0.3 if roles[name] == "dictionary" else 1.0
+        rows.append((f"predictor.{name}", p, {"rate": rate, "decays": roles[name] not in ("dictionary", "scale")}))
+    return [row for row in rows if row[1].requires_grad]
+
+
+def meta_backbone(arch: str) -> Backbone:
+    from ..backbones import build
+
+    return build(arch, device="meta")
+
+
+def count_trainable(arch: str, method: Method, scope: Scope) -> int:
+    """Parameters that train at the method's widest stage, counted on the meta device."""
+    if not method.trains:
+        return 0
+    backbone = meta_backbone(arch)
+    with torch.device("meta"):
+        predictor = outline(backbone, method)
+        add_adapters(backbone.encoder, predictor, method, scope)
+    counts = []
+    for stage in method.stages:
+        set_trainable(backbone.encoder, predictor, method, stage, scope)
+        counts.append(trainable(backbone.encoder, predictor))
+    return max(counts)

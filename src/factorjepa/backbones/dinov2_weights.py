@@ -1,0 +1,99 @@
+"""Released DINOv2 weights (`dinov2_vit*14_pretrain.pth`, `dinov2_vit*14_reg4_pretrain.pth`), strictly loaded.
+
+They are plain state dicts. As everywhere here the model is built on the meta device and takes the file's memory-mapped
+tensors as its parameters, so that there is one copy; every key must fit, and nothing but tensors is unpickled.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import BackboneError
+from .dinov2 import SPECS, Dinov2, Dinov2Spec, build_dinov2, dinov2_spec
+from .reading import Shapes, read_torch
+from .recognition import compare, table
+
+logger = logging.getLogger(__name__)
+
+BASE_URL = "https://dl.fbaipublicfiles.com/dinov2/"
+
+
+def released_url(arch: str) -> str:
+    """Where the publisher keeps the weights of a named model.
+
+    >>> released_url("dinov2_vitg14_reg")
+    'https://dl.fbaipublicfiles.com/dinov2/dinov2_vitg14/dinov2_vitg14_reg4_pretrain.pth'
+    """
+    spec = dinov2_spec(arch)
+    size = arch.removesuffix("_reg")
+    return f"{BASE_URL}{size}/{size}{f'_reg{spec.registers}' if spec.registers else ''}_pretrain.pth"
+
+
+def load_dinov2(
+    path: Path | str,
+    arch: str | Dinov2Spec,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+) -> Dinov2:
+    """The DINOv2 `arch` with the released weights in `path`; every key must fit. `dtype=None` keeps the file's.
+
+    >>> load_dinov2("dinov2_vitg14_reg4_pretrain.pth", "dinov2_vitg14_reg", dtype=torch.bfloat16)
+    """
+    spec = dinov2_spec(arch)
+    tensors = _open(Path(path))
+    found = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    expected = _shapes(spec)
+    if differing := compare(expected, found):
+        named = arch if isinstance(arch, str) else next((name for name in SPECS if SPECS[name] == spec), "this spec")
+        what = f"the weights of {named}"
+        raise BackboneError(f"{table(Path(path), what, len(expected), differing)}\n  {_advice(found, named)}")
+    model = build_dinov2(spec, device="meta")
+    state = {key: tensors[key].to(device=device, dtype=dtype) for key in expected}
+    model.load_state_dict(state, strict=True, assign=True)
+    model.origin = Path(path).name
+    logger.info("weights: %s", model.origin)
+    return model
+
+
+def _shapes(spec: Dinov2Spec) -> Shapes:
+    state = build_dinov2(spec, device="meta").state_dict()
+    return {key: tuple(tensor.shape) for key, tensor in state.items()}
+
+
+def _advice(found: Shapes, asked: str) -> str:
+    """Which DINOv2 the file most likely is: the one whose keys and shapes agree most."""
+    scores = {}
+    for name, spec in SPECS.items():
+        expected = _shapes(spec)
+        agreeing = sum(found.get(key) == shape for key, shape in expected.items())
+        scores[name] = agreeing / len(expected.keys() | found.keys())
+    likely = max(scores, key=scores.__getitem__)
+    if likely == asked or scores[likely] < 0.5:
+        return (
+            f"No known architecture fits better (nearest: {likely!r}, {scores[likely]:.0%} of its keys): the file is "
+            "of another model, or its keys were changed after training."
+        )
+    return f"Most likely it is {likely!r} ({scores[likely]:.0%} of its keys fit): load it as that."
+
+
+def _open(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise BackboneError(
+            f"{path}: no such weights file; the publisher keeps them under {BASE_URL}, for example "
+            f"{released_url('dinov2_vits14').removeprefix(BASE_URL)}"
+        )
+    if path.stat().st_size == 0:
+        raise BackboneError(f"{path}: is empty (0 bytes); fetch it again")
+    content = read_torch(path)
+    other = sorted(str(key) for key, value in content.items() if not isinstance(value, Tensor))
+    if other or not content:
+        raise BackboneError(
+            f"{path}: is not a plain state dict, as the released DINOv2 files are: found "
+            f"{', '.join(other[:6]) or 'nothing'} instead of tensors"
+        )
+    return dict(content)

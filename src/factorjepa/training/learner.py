@@ -1,0 +1,138 @@
+"""A backbone under adaptation: online encoder, predictor, momentum target, and a frozen reference to measure against.
+
+Shapes: B clips, T frames, c context tokens, t target tokens, D width, L levels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..adaptation import Method, Stage
+from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
+from ..adaptation.prepare import Scope, add_adapters, parameter_roles, set_trainable, surgery, trainable
+from ..backbones import Backbone
+from ..backbones.encoder import gather_tokens
+from ..backbones.masks import future_split
+from ..backbones.momentum import MomentumEncoder
+from ..errors import TrainingError
+from ..objective import normalised_targets
+from ..predictors import Prediction
+from ..teacher.states import ObjectStates
+from .optimiser import adamw
+
+
+class Learner(nn.Module):
+    """`predict(video, visible, states)` from the context alone; `future(video)` is what it is compared with."""
+
+    def __init__(
+        self, backbone: Backbone, method: Method, scope: Scope, momentum: float, context: int, seed: int,
+        target_tokens: Tensor | None = None, probe: Callable[[Learner], Iterable[Callable[[], Tensor]]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        spec = backbone.spec
+        if context % spec.tubelet:
+            raise TrainingError(f"a context of {context} frames is not whole tubelets of {spec.tubelet}")
+        self.method, self.scope, self.spec, self.context = method, scope, spec, context
+        self.encoder = backbone.encoder
+        self.predictor = surgery(backbone, method, target_tokens, seed)
+        add_adapters(self.encoder, self.predictor, method, scope)
+        if method.encoder == "chosen" and probe is not None:
+            self.relative_gradients = relative_gradient_norms(self.encoder, probe(self))
+            self.scope = dataclasses.replace(scope, chosen=choose_blocks(self.relative_gradients, scope.blocks))
+        self._stage: int | None = None
+        self.encoder.requires_grad_(False)  # so that both copies below begin as the encoder itself
+        self.target = MomentumEncoder(self.encoder, momentum)
+        self.reference = MomentumEncoder(self.encoder, 1.0)  # the pretrained encoder, for ever
+
+    def enter(self, number: int) -> bool:
+        """Stage `number` of the method begins; returns whether what trains has changed."""
+        if number == self._stage:
+            return False
+        self._stage = number
+        set_trainable(self.encoder, self.predictor, self.method, self.stage, self.scope)
+        self.target.own_trainable()
+        self.reference.own_trainable()
+        return True
+
+    @property
+    def stage(self) -> Stage:
+        return self.method.stages[self._stage or 0]
+
+    def trainable(self) -> int:
+        return trainable(self.encoder, self.predictor)
+
+    def grid(self, video: Tensor) -> tuple[int, int, int]:
+        return self.encoder.grid_of(video)
+
+    def context_grid(self, video: Tensor) -> tuple[int, int, int]:
+        _, rows, columns = self.grid(video)
+        return self.context // self.spec.tubelet, rows, columns
+
+    def predict(self, video: Tensor, visible: Tensor | None, states: ObjectStates | None = None) -> Prediction:
+        """The future's tokens from the first `context` frames; later frames are not looked at."""
+        grid = self.grid(video)
+        split = future_split(grid, self.context // self.spec.tubelet)
+        batch = len(video)
+        shown = split.context.to(video.device).expand(batch, -1) if visible is None else visible
+        levels = self.encoder(video[:, :, : self.context], shown, levels=True)
+        target = split.target.to(video.device).expand(batch, -1)
+        prediction: Prediction = self.predictor(levels, shown, target, states, grid=grid)
+        return prediction
+
+    @torch.no_grad()
+    def future(self, video: Tensor, encoder: MomentumEncoder | None = None) -> Tensor:
+        """`Y*`: tokens of the future tubelets of the whole clip, by the momentum encoder or another, `[B, t, D]`."""
+        tokens = (encoder or self.target)(video)
+        target = future_split(self.grid(video), self.context // self.spec.tubelet).target
+        return normalised_targets(gather_tokens(tokens, target.to(video.device).expand(len(video), -1)))
+
+    def optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
+        """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""
+        groups: dict[tuple[float, bool], list[Tensor]] = {}
+        for name, parameter, role in self._ever_trainable():
+            decays = role["decays"] and parameter.squeeze().ndim >= 2 and not name.endswith(".log_scale")
+            groups.setdefault((role["rate"], decays), []).append(parameter)
+        return adamw(
+            [
+                {"params": params, "lr": lr * share, "weight_decay": weight_decay if decays else 0.0}
+                for (share, decays), params in groups.items()
+            ]
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """What training changes, by name: a checkpoint beside the pretrained file."""
+        return {name: parameter.detach() for name, parameter, _ in self._ever_trainable()}
+
+    @torch.no_grad()
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Strict: exactly the names of `weights()`."""
+        own = self.weights()
+        if own.keys() != weights.keys():
+            strange = sorted(own.keys() ^ weights.keys())
+            raise TrainingError(
+                f"{len(strange)} weights of the checkpoint do not fit the method {self.method.name!r}, for example "
+                f"{strange[0]}; was it trained with other settings?"
+            )
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+    def state(self) -> dict[str, Any]:
+        return {"target": self.target.owned_state(), "chosen": list(self.scope.chosen)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.target.load_owned_state(state["target"])
+
+    def _ever_trainable(self) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
+        """Union over the stages, in a fixed order."""
+        current = self._stage
+        seen: dict[str, tuple[str, nn.Parameter, dict[str, Any]]] = {}
+        for stage in self.method.stages:
+            set_trainable(self.encoder, self.predictor, self.method, stage, self.scope)
+            seen |= {row[0]: row for row in parameter_roles(self.encoder, self.predictor)}
+        set_trainable(self.encoder, self.predictor, self.method, self.method.stages[current or 0], self.scope)
+        return [seen[name] for name in sorted(seen)]

@@ -1,0 +1,79 @@
+"""One protocol for every method: the configuration table's Panels A, C and D. Presets lie under `configs/`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ..adaptation import Method, method_named
+from ..adaptation.prepare import Scope
+from ..config import Settings
+from ..corpus.windows import WindowSpec
+from ..errors import TrainingError
+
+
+class TrainSettings(Settings):
+    """Everything that decides a run. `data`, `targets` and `weights` are paths."""
+
+    data: str
+    targets: str | None = None  # packet cache; None: `targets/` in the corpus
+    arch: str = "nano"
+    weights: str | None = None  # None: the weights that come with the package (nano)
+    method: str = "factorjepa"
+    predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection
+    losses: dict[str, Any] = Field(default={})  # coefficients to change, for example factor
+    seed: int = 17
+    replication: int = Field(default=0, ge=0)  # which window of each clip
+    clips: int | None = Field(default=None, ge=1)  # a stratified subset of this many training clips
+    size: int = Field(default=128, ge=16)  # pixels
+    frames: int = Field(default=16, ge=2)
+    fps: float = Field(default=4.0, gt=0)
+    context: int = Field(default=12, ge=1)  # frames
+
+    updates: int = Field(default=20_000, ge=1)
+    batch: int = Field(default=4, ge=1)  # clips per process and pass
+    accumulate: int = Field(default=1, ge=1)  # passes per update
+    lr: float = Field(default=1e-4, gt=0)
+    final_lr: float = Field(default=1e-6, ge=0)
+    warmup: int = Field(default=1000, ge=0)
+    weight_decay: float = Field(default=0.04, ge=0)
+    clip: float = Field(default=1.0, gt=0)  # global gradient norm
+    momentum: float = Field(default=0.99925, ge=0, le=1)  # of the target encoder
+    masks: Literal["blocks", "spread"] = "blocks"  # blocks: both policies for every clip; spread: see `masking`
+
+    trainable_blocks: int = Field(default=1, ge=1)  # K
+    lora_rank: int = Field(default=64, ge=1)
+    lora_alpha: float = Field(default=128.0, gt=0)
+    lora_dropout: float = Field(default=0.05, ge=0, lt=1)
+    probe_batches: int = Field(default=8, ge=1)  # of Auto-RGN's gradient-probe pass
+    dictionary_clips: int = Field(default=64, ge=1)  # whose tokens the dictionaries start from
+
+    validate_every: int = Field(default=500, ge=1)
+    validation_clips: int | None = Field(default=None, ge=1)
+    save_every: int = Field(default=500, ge=1)
+    keep: int = Field(default=2, ge=1)  # checkpoints besides the best
+    workers: int = Field(default=0, ge=0)  # processes that decode
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
+    recompute: bool = False  # activation checkpointing
+
+    @property
+    def window(self) -> WindowSpec:
+        return WindowSpec(frames=self.frames, fps=self.fps, size=self.size)
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.trainable_blocks, (), self.lora_rank, self.lora_alpha, self.lora_dropout)
+
+    def resolved_method(self) -> Method:
+        """The method with this run's changes of predictor options and coefficients."""
+        method = method_named(self.method)
+        try:
+            return dataclasses.replace(
+                method,
+                predictor=method.predictor.replace(**self.predictor),
+                losses=dataclasses.replace(method.losses, **self.losses),
+            )
+        except TypeError as error:  # dataclasses.replace names the field it does not know
+            raise TrainingError(f"method {self.method!r}: {error}") from None

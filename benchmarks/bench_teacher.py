@@ -3,16 +3,16 @@
     python benchmarks/bench_teacher.py --corpus DIR --mot DIR --features dinov2 --arch dinov2_vits14 \\
         --weights FILE.pth --layer 8 --proposals unsupervised detector truth --detector FILE.onnx --cache DIR
 
-`--corpus` is a simulated corpus, of which the audit clips are used; `--mot` a folder of `NAME.mp4` and `NAME_gt.txt` in
-MOT17's layout. Without either, a small corpus is simulated. Windows are 16 frames at 4 fps of the centre square, and each
-is measured by itself. `--proposals` also takes `module:factory`, called with the region settings. The baseline column
-holds, row by row, the better of plain and camera-stabilised background subtraction.
+`--corpus` is a simulated corpus, of which the audit clips are used; `--mot` a folder of `NAME.mp4` and `NAME_gt.txt`
+in MOT17's layout. Without either, a small corpus is simulated. Windows are 16 frames at 4 fps of the centre square,
+and each is measured by itself. `--proposals` also takes `module:factory`, called with the region settings. The
+baseline column holds, row by row, the better of plain and camera-stabilised background subtraction.
 
-Rows: precision, recall and F1 of retained regions at IoU 0.5 (visible masks in simulation, boxes on footage); the same F1
-of regions in tracklets; IDF1; fragmentations and identity switches per
-100 true regions found (a method that finds nobody breaks no track); Spearman correlation of an agent's
-visibility (its area over the largest along its tracklet) with the truth, over matched regions; precision, recall and F1
-of interaction edges. Agents below the minimum area or less than a quarter visible are not asked for.
+Rows: precision, recall and F1 of retained regions at IoU 0.5 (visible masks in simulation, boxes on footage); the
+same F1 of regions in tracklets; IDF1; fragmentations and identity switches per 100 true regions found (a method that
+finds nobody breaks no track); Spearman correlation of an agent's visibility (its area over the largest along its
+tracklet) with the truth, over matched regions; precision, recall and F1 of interaction edges. Agents below the
+minimum area or less than a quarter visible are not asked for.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from teacher_baseline import components, foreground, iou_tracks, stabilised_foreground
-from teacher_windows import CachedFeatures, Window, mot_windows, simulated_windows
 
 from factorjepa.config import resolve
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
@@ -57,6 +55,8 @@ from factorjepa.teacher.settings import FeatureSettings, RegionSettings, Teacher
 from factorjepa.teacher.truth import TruthProposals
 from factorjepa.world import WorldSettings
 from factorjepa.world.simulator import source_spec
+from teacher_baseline import components, foreground, iou_tracks, stabilised_foreground
+from teacher_windows import CachedFeatures, Window, mot_windows, simulated_windows
 
 BASELINES = ("MOG2", "MOG2, stabilised")
 LOWER_IS_BETTER = ("fragmentations", "switches")
@@ -67,11 +67,11 @@ Found = tuple[Sequence[Sequence[Region]], Sequence[Tracklet], int]  # regions, t
 class Score:
     """Counts of one method, summed over windows."""
 
-    regions: Rates = Rates()
-    tracked: Rates = Rates()
+    regions: Rates = field(default_factory=Rates)
+    tracked: Rates = field(default_factory=Rates)
     identities: Identities = field(default_factory=Identities)
     visibility: list[tuple[float, float]] = field(default_factory=list)
-    edges: Rates = Rates()
+    edges: Rates = field(default_factory=Rates)
     edges_known: bool = False
     windows: int = 0
     seconds: float = 0.0  # of one core

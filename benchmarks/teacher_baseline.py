@@ -1,6 +1,6 @@
 """The plain alternative to the teacher: background subtraction, connected components, IoU tracking.
 
-OpenCV's MOG2 sees every native frame of the video from its start. The stabilised variant sees the same frames moved into
+OpenCV's MOG2 sees every native frame of the video from its start. The stabilised variant sees these frames moved into
 the coordinates of each window's middle frame, two seconds of run-up included: with a moving camera there is no
 background without that. Tracks are the optimal assignment on box IoU between consecutive frames of the window, with the
 teacher's own gap and length rules.

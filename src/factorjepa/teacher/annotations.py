@@ -1,4 +1,4 @@
-"""What is truly in a window, in one form for simulated clips and for annotated footage: what quality is measured against.
+"""What is truly in a window, in one form for simulated clips and annotated footage: what quality is measured against.
 
 An agent that retention would drop anyway (too small), or of which too little is seen, is neither asked for nor held
 against whoever finds it: it is `ignored`.
@@ -6,7 +6,6 @@ against whoever finds it: it is `ignored`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,14 +89,13 @@ class MotBoxes:
                 "(frame, id, left, top, width, height, flag, class, visibility)"
             )
         table = table.reshape(-1, 9)
-        kind = table[:, 7].astype(np.int64)
-        table, kind = (rows[np.isin(kind, (_PEDESTRIAN, *_PERSON_LIKE))] for rows in (table, kind))
+        table = table[np.isin(table[:, 7], (_PEDESTRIAN, *_PERSON_LIKE))]
         right = table[:, 2] + table[:, 4]
         if original_width is None:
             beyond = table.size and np.median(right) > 0 and (right > 1.3 * width).mean() > 0.01
             original_width = 1920 if beyond else width
         boxes = np.concatenate([table[:, 2:4], table[:, 2:4] + table[:, 4:6]], axis=1) * (width / original_width)
-        asked = (kind == _PEDESTRIAN) & (table[:, 6] == 1)
+        asked = (table[:, 7] == _PEDESTRIAN) & (table[:, 6] == 1)
         return cls(table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64), boxes, asked, table[:, 8])
 
 
@@ -132,7 +130,6 @@ def _area(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
 def _boxes_of(masks: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Boxes `[N, 4]` in [0, 1] of masks `[N, side, side]`, none of them empty."""
     side = masks.shape[-1]
-    spans: Sequence[NDArray[np.bool_]] = (masks.any(axis=1), masks.any(axis=2))
-    low = [span.argmax(axis=1) for span in spans]
-    high = [side - span[:, ::-1].argmax(axis=1) for span in spans]
-    return np.stack([*low, *high], axis=1) / side
+    spans = np.stack([masks.any(axis=1), masks.any(axis=2)], axis=1)  # [N, 2, side] columns and rows that are touched
+    low, high = spans.argmax(axis=2), side - spans[..., ::-1].argmax(axis=2)
+    return np.asarray(np.concatenate([low, high], axis=1) / side)

@@ -97,18 +97,25 @@ def _followed(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> tuple[NDAr
     corners = _corners(before)
     if corners is None:
         return none, none
-    options = {"winSize": (_WINDOW, _WINDOW), "maxLevel": _LEVELS}
-    there, found, _ = cv2.calcOpticalFlowPyrLK(before, after, corners, None, **options)
-    back, returned, _ = cv2.calcOpticalFlowPyrLK(after, before, there, None, **options)
-    missed = np.abs(back - corners).reshape(-1, 2).max(axis=1)
-    kept = (found.ravel() == 1) & (returned.ravel() == 1) & (missed < _THERE_AND_BACK)
-    end = there.reshape(-1, 2)
-    kept &= ((end >= 0) & (end < _SIDE)).all(axis=1)
-    return corners.reshape(-1, 2)[kept].astype(np.float64), end[kept].astype(np.float64)
+    there, found = _lucas_kanade(before, after, corners)
+    back, returned = _lucas_kanade(after, before, there)
+    kept = found & returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
+    kept &= ((there >= 0) & (there < _SIDE)).all(axis=1)
+    return corners[kept].astype(np.float64), there[kept].astype(np.float64)
+
+
+def _lucas_kanade(
+    before: NDArray[np.uint8], after: NDArray[np.uint8], points: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Where points `[N, 2]` went, and which were found."""
+    blank = np.empty_like(points)
+    window = (_WINDOW, _WINDOW)
+    there, found, _ = cv2.calcOpticalFlowPyrLK(before, after, points, blank, winSize=window, maxLevel=_LEVELS)
+    return np.asarray(there, dtype=np.float32), np.asarray(found).ravel() == 1
 
 
 def _corners(grey: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    """Up to `_PER_CELL` corners of every cell, `[N, 1, 2]` px."""
+    """Up to `_PER_CELL` corners of every cell, `[N, 2]` px."""
     strength = cv2.cornerMinEigenVal(grey, 5)
     peaks = (strength == cv2.dilate(strength, np.ones((7, 7), np.uint8))) & (strength > 1e-4)
     rows, columns = np.nonzero(peaks)
@@ -118,7 +125,7 @@ def _corners(grey: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     order = np.lexsort((columns, rows, -strength[rows, columns], cell))
     first = np.searchsorted(cell[order], cell[order])
     chosen = order[np.arange(order.size) - first < _PER_CELL]
-    return np.stack([columns[chosen], rows[chosen]], axis=1).astype(np.float32)[:, None]
+    return np.stack([columns[chosen], rows[chosen]], axis=1).astype(np.float32)
 
 
 def _consensus(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -165,4 +172,4 @@ def _histograms(frame: Frames) -> NDArray[np.float64]:
     cell = rows[:, None] * _HISTOGRAM_CELLS + rows
     cells = _HISTOGRAM_CELLS**2
     counts = np.bincount((cell * 64 + bins).ravel(), minlength=cells * 64).reshape(cells, 64)
-    return counts / counts.sum(axis=1, keepdims=True)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -34,7 +34,7 @@ def mask_side(settings: RegionSettings, size: int) -> int:
 
 
 def describe(mask: NDArray[np.bool_], features: Floats) -> Floats:
-    """Mean feature `[D]` over the cells of `[g, g, D]` that a mask `[side, side]` covers, by how much it covers them."""
+    """Mean feature `[D]` over the cells of `[g, g, D]` that a mask `[side, side]` covers, weighted by how much."""
     grid = features.shape[0]
     how = cv2.INTER_AREA if mask.shape[0] >= grid else cv2.INTER_LINEAR
     weight = cv2.resize(mask.astype(np.float32), (grid, grid), interpolation=how)

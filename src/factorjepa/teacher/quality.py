@@ -96,7 +96,7 @@ def match(iou: NDArray[np.float64], share: NDArray[np.float64], ignored: NDArray
     rows, columns = linear_sum_assignment(worth, maximize=True)
     good = worth[rows, columns] > 0
     pairs = np.stack([rows[good], asked[columns[good]]], axis=1)
-    excused = ((iou[:, ignored] >= SAME) | (share[:, ignored] >= SAME)).any(axis=1)
+    excused = np.asarray(((iou[:, ignored] >= SAME) | (share[:, ignored] >= SAME)).any(axis=1))
     excused[pairs[:, 0]] = False
     return Matches(pairs, excused)
 
@@ -109,7 +109,10 @@ def region_rates(matches: Matches, ignored: NDArray[np.bool_]) -> Rates:
 def identities(
     frames: Iterable[tuple[Sequence[int], Sequence[int], NDArray[np.float64]]],
 ) -> Identities:
-    """IDF1 and its like over one window, from (found ids, true ids, IoU `[P, N]`) of every frame, excused ones left out."""
+    """IDF1 and its like over one window, from (found ids, true ids, IoU `[P, N]`) of every frame.
+
+    Regions on ignored agents are left out by the caller.
+    """
     try:
         import motmetrics
     except ImportError:

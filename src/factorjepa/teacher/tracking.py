@@ -96,9 +96,9 @@ def associate(
         finished += [track for track, is_over in zip(running, over, strict=True) if is_over]
         running = [track for track, is_over in zip(running, over, strict=True) if not is_over]
         taken = _assign(running, here, t, settings, side)
-        for track, region in taken:
-            running[track].extend(t, here[region], side)
-        new = sorted(set(range(len(here))) - {region for _, region in taken})
+        for i, j in taken:
+            running[i].extend(t, here[j], side)
+        new = sorted(set(range(len(here))) - {j for _, j in taken})
         running += [_Track([t], [here[k]], *_centre_size(here[k], side), here[k].descriptor) for k in new]
     whole = [Tracklet(tuple(track.frames), tuple(track.regions)) for track in finished + running]
     confirmed = [cut for track in whole if (cut := _confirmed(track, settings.min_length, context)) is not None]

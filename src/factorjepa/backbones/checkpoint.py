@@ -65,9 +65,9 @@ def load(
     spec = resolve(arch)
     weights = open_weights(Path(path), spec)
     backbone = build(spec, device="meta")
-    expected = _shapes_of(backbone)
+    expected = shapes_of(backbone)
     if weights.shapes != expected:
-        raise BackboneError(_explain(weights, expected, arch if isinstance(arch, str) else name_of(spec)))
+        raise BackboneError(explain(weights, expected, arch if isinstance(arch, str) else name_of(spec), _known()))
     state = {key: weights.read(key).to(device=device, dtype=dtype) for key in expected}
     backbone.load_state_dict(state, strict=True, assign=True)
     backbone.origin = weights.origin
@@ -121,7 +121,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
 
 
 def _open_official(path: Path, spec: BackboneSpec) -> WeightsFile:
-    content = _read_tensors(path)
+    content = read_tensors(path)
     chosen = next((key for key in ENCODER_KEYS if isinstance(content.get(key), Mapping)), None)
     if chosen is None or not isinstance(content.get("predictor"), Mapping):
         found = ", ".join(sorted(map(str, content))[:_ROWS]) or "nothing"
@@ -142,7 +142,8 @@ def _open_official(path: Path, spec: BackboneSpec) -> WeightsFile:
     return WeightsFile(path, shapes, tensors.__getitem__, f"{path.name}: {chosen}, predictor{left_out}")
 
 
-def _read_tensors(path: Path) -> Mapping[str, Mapping[str, Tensor]]:
+def read_tensors(path: Path) -> Mapping[str, Any]:
+    """What a torch file holds, memory-mapped: tensors and plain containers, or an error."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
@@ -168,12 +169,12 @@ def _stripped(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         yield key, tensor
 
 
-def _shapes_of(module: nn.Module) -> Shapes:
+def shapes_of(module: nn.Module) -> Shapes:
     return {key: tuple(tensor.shape) for key, tensor in module.state_dict().items()}
 
 
-def _explain(weights: WeightsFile, expected: Shapes, arch: str | None) -> str:
-    """What is missing, unexpected and misshapen, a few of each, and what the file most likely is."""
+def explain(weights: WeightsFile, expected: Shapes, arch: str | None, known: Mapping[str, Shapes]) -> str:
+    """What is missing, unexpected and misshapen, a few of each, and which of the `known` the file most likely is."""
     found = weights.shapes
     shared = expected.keys() & found.keys()
     kinds = {
@@ -192,11 +193,11 @@ def _explain(weights: WeightsFile, expected: Shapes, arch: str | None) -> str:
         lines += [f"  {kind:<10}  {key:<{width}}  {text}" for key, text in list(rows.items())[:_ROWS]]
         if len(rows) > _ROWS:
             lines.append(f"  {kind:<10}  … and {len(rows) - _ROWS} more")
-    return "\n".join([*lines, _advice(weights, arch)])
+    return "\n".join([*lines, _advice(weights, arch, known)])
 
 
-def _advice(weights: WeightsFile, arch: str | None) -> str:
-    likely, share = most_likely(weights.shapes)
+def _advice(weights: WeightsFile, arch: str | None, known: Mapping[str, Shapes]) -> str:
+    likely, share = most_likely(weights.shapes, known)
     if weights.declared and weights.declared != arch:
         return f"  The file says that it is {weights.declared!r}: load it as that."
     if likely == arch or share < 0.5:
@@ -207,11 +208,14 @@ def _advice(weights: WeightsFile, arch: str | None) -> str:
     return f"  Most likely it is {likely!r} ({share:.0%} of its keys fit): load it as that."
 
 
-def most_likely(found: Shapes) -> tuple[str, float]:
-    """The registered architecture whose keys and shapes agree most with `found`, and the share that does."""
+def _known() -> dict[str, Shapes]:
+    return {name: shapes_of(build(name, device="meta")) for name in names()}
+
+
+def most_likely(found: Shapes, known: Mapping[str, Shapes]) -> tuple[str, float]:
+    """The architecture of `known` whose keys and shapes agree most with `found`, and the share that does."""
     scores = {}
-    for name in names():
-        expected = _shapes_of(build(name, device="meta"))
+    for name, expected in known.items():
         agreeing = sum(found.get(key) == shape for key, shape in expected.items())
         scores[name] = agreeing / len(expected.keys() | found.keys())
     best = max(scores, key=scores.__getitem__)

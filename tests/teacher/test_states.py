@@ -28,7 +28,7 @@ CONTEXT, SIDE, GRID = 12, 64, 16
 
 
 def packet_of(evidence: Evidence) -> Packet:
-    return build_packet(evidence, SETTINGS, PROJECTIONS)
+    return build_packet(evidence, np.arange(evidence.frames) / 4, SETTINGS, PROJECTIONS)
 
 
 def batch_of(*evidence: Evidence) -> TargetBatch:

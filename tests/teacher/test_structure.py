@@ -23,7 +23,7 @@ SIDE = 64
 
 
 def packet_of(evidence: Evidence, settings: TeacherSettings = SETTINGS) -> Packet:
-    return build_packet(evidence, settings, PROJECTIONS)
+    return build_packet(evidence, np.arange(evidence.frames) / 4, settings, PROJECTIONS)
 
 
 def walker(

@@ -30,6 +30,7 @@ Array = NDArray[Any]
 
 # column -> (table, type). A table of None has one row per packet.
 COLUMNS: dict[str, tuple[str | None, type]] = {
+    "times": (None, np.float64),
     "side": (None, np.int32),
     "slots": (None, np.int32),
     "layout": (None, np.float16),
@@ -66,6 +67,7 @@ TABLES = ("tracks", "pairs", "regions", "runs", "cells")
 class Packet:
     """W target width, T frames, E descriptor width; other letters as above."""
 
+    times: Array  # [T] seconds of the clip
     side: Array  # [] pixels of the mask grid
     slots: Array  # [] how many tracks are agents of the context
     layout: Array  # [W] T_L
@@ -111,8 +113,10 @@ def projections_for(width: int, settings: TeacherSettings) -> Projections:
     return make_projections(width, settings.targets, len(GEOMETRY), len(PAIR_FIELDS))
 
 
-def build_packet(evidence: Evidence, settings: TeacherSettings, projections: Projections) -> Packet:
-    """`Psi_struct(P, A(P))`: targets and reliabilities of a window, and the evidence they rest on."""
+def build_packet(
+    evidence: Evidence, times: NDArray[np.float64], settings: TeacherSettings, projections: Projections
+) -> Packet:
+    """`Psi_struct(P, A(P))`: targets and reliabilities of the window at `times`, and the evidence they rest on."""
     _refuse(evidence, settings)
     targets = settings.targets
     chosen = agents_of_context(evidence, settings)
@@ -127,6 +131,7 @@ def build_packet(evidence: Evidence, settings: TeacherSettings, projections: Pro
     agents, agents_reliability = psi_agents(tracks, geometry, reliability_K, projections, targets.exclude_below.agents)
     met = psi_interactions(tracks, reliability_K, visibility, projections, targets)
     values: dict[str, Any] = {
+        "times": times,
         "side": evidence.side,
         "slots": len(chosen),
         "layout": layout,

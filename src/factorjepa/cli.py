@@ -13,7 +13,7 @@ from rich.markup import escape
 from . import __version__
 from .errors import FactorJEPAError
 from .terminal import console, error_console
-from .verbs import data, look, model, training
+from .verbs import data, look, model, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -27,6 +27,7 @@ app = typer.Typer(
 
 app.command(rich_help_panel="Data")(data.simulate)
 app.command(rich_help_panel="Data")(data.pack)
+app.command(rich_help_panel="Data")(teacher.targets)
 app.command(rich_help_panel="Model")(model.features)
 app.add_typer(model.weights_app, rich_help_panel="Model")
 app.command(rich_help_panel="Model")(training.pretrain)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from factorjepa.errors import WorldError
+from factorjepa.runlengths import decode_mask, encode_masks, encode_runs
 from factorjepa.world import ClipTruth
 from factorjepa.world.backdrop import BUILDING, FOOTPATH, OBSTACLE, ROAD, SKY, STRUCTURE, WATER
 from factorjepa.world.camera import CameraPath
 from factorjepa.world.simulator import LAP
 from factorjepa.world.taxonomy import KINDS
-from factorjepa.world.truth import decode_mask, encode_masks, encode_runs
 
 from .scenes import Floats, annotated, clip, example, example_truth
 from .scenes import settings as world

@@ -72,8 +72,8 @@ def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: 
         tags = [
             str(clip.attributes[name]) for name in ("scene_type", "illumination", "weather") if name in clip.attributes
         ]
-        draw.text((x, y + _TILE + 3), f"{clip.city} · {clip.capture_mode}", fill=_INK, font=_font(13))
-        draw.text((x, y + _TILE + 18), " · ".join(tags), fill=_GREY, font=_font(12))
+        draw.text((x, y + _TILE + 3), f"{clip.city} · {clip.capture_mode}", fill=_INK, font=font(13))
+        draw.text((x, y + _TILE + 18), " · ".join(tags), fill=_GREY, font=font(12))
     write_atomic(path, lambda temporary: sheet.save(temporary, format="PNG"))
 
 
@@ -93,9 +93,15 @@ def animated_overlay(
     sidecar = sidecar_path(clip.path, TRUTH)
     truth = ClipTruth.from_bytes(store.read(sidecar), clip.clip_id) if store.exists(sidecar) else None
     pictures = [_side_by_side(frame, float(time), truth, side) for frame, time in zip(frames, times, strict=True)]
+    write_animation(path, pictures, fps)
+    return truth is not None
+
+
+def write_animation(path: Path, pictures: Sequence[Picture], fps: float) -> None:
+    """An .mp4 or, for any other ending, a .gif that repeats for ever."""
     if path.suffix == ".mp4":
         write_video(path, pictures, fps)
-        return truth is not None
+        return
     images = [Image.fromarray(picture).quantize(255, method=Image.Quantize.FASTOCTREE) for picture in pictures]
     options = {
         "save_all": True,
@@ -105,7 +111,6 @@ def animated_overlay(
         "optimize": False,
     }
     write_atomic(path, lambda temporary: images[0].save(temporary, format="GIF", **options))
-    return truth is not None
 
 
 def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture:
@@ -119,7 +124,7 @@ def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture
     labels = []
     for row in rows:
         agent, fraction = int(truth.agent[row]), float(truth.visible_fraction[row])
-        colour = _colour(int(truth.agent_ids[agent]))
+        colour = identity_colour(int(truth.agent_ids[agent]))
         seen = instances == agent + 1
         if seen.any():
             canvas[seen] = (0.35 * large[seen] + 0.65 * np.array(colour)).astype(np.uint8)
@@ -148,7 +153,7 @@ def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture
             (x, max(8.0, y - 5)),
             text,
             fill=(255, 255, 255),
-            font=_font(11),
+            font=font(11),
             anchor="mm",
             stroke_width=2,
             stroke_fill=(20, 20, 24),
@@ -174,11 +179,11 @@ def _square(frame: Picture, side: int) -> Picture:
     return np.asarray(cv2.resize(crop, (side, side), interpolation=cv2.INTER_AREA if edge > side else cv2.INTER_CUBIC))
 
 
-def _colour(agent: int) -> tuple[int, int, int]:
+def identity_colour(agent: int) -> tuple[int, int, int]:
     """A lasting, bright colour per identity: hues a golden ratio apart."""
     red, green, blue = colorsys.hsv_to_rgb(agent * 0.61803 % 1.0, 0.75, 0.98)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)

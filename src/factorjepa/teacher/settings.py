@@ -58,6 +58,7 @@ class TargetSettings(Settings):
     width: int = Field(default=256, ge=8)  # of T_L, T_A and T_I
     descriptor_width: int = Field(default=64, ge=4)  # of the object states' projected descriptors
     projection_seed: int = 0
+    grid: int = Field(default=16, ge=1)  # evidence cells a side: the backbone's token grid, or a multiple of it
     max_agents: int = Field(default=64, ge=1)  # the best supported are kept
     pair_distance: float = Field(default=0.25, gt=0)  # between box centres, in sides of the picture
     max_neighbours: int = Field(default=12, ge=1)
@@ -72,6 +73,9 @@ class TeacherSettings(Settings):
     regions: RegionSettings = RegionSettings()
     tracks: TrackSettings = TrackSettings()
     targets: TargetSettings = TargetSettings()
+    frames: int = Field(default=16, ge=1)  # of a window
+    fps: float = Field(default=4.0, gt=0, allow_inf_nan=False)
+    size: int = Field(default=518, ge=32)  # pixels of the square that the teacher sees; never more than the clip has
     context: int = Field(default=12, ge=1)
 
     def digest(self) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from ..terminal import console
 from .data import simulate
+from .teacher import TARGETS
 
 
 def info() -> None:
@@ -47,11 +48,24 @@ def preview(
     ] = None,
     count: Annotated[int, typer.Option(help="Clips on the contact sheet.", min=1)] = 24,
     movie: Annotated[bool, typer.Option("--mp4", help="Write the overlay as mp4 instead of GIF.")] = False,
+    targets: Annotated[bool, typer.Option("--targets", help="What the teacher saw in one clip's window.")] = False,
+    packets: Annotated[
+        Path | None, typer.Option(help="Folder of the packets (default: targets/ in the corpus).")
+    ] = None,
+    replication: Annotated[int, typer.Option(help="Which window, with --targets.", min=0)] = 0,
 ) -> None:
     """A contact sheet of clips, and one clip with masks, ids, visibility and interactions drawn over it.
 
+    With --targets: one window with the teacher's regions, tracks, visibility and interaction edges, and the factor
+    views D_L, D_A and D_I.
+
     Example:  [bold]factorjepa preview out --clip 'navapur/s00/v000#0.0'[/bold]
+
+    Example:  [bold]factorjepa preview out --targets --mp4[/bold]
     """
+    if targets:
+        _preview_targets(corpus, packets, out or corpus / "preview", clip, movie, replication)
+        return
     from ..corpus.manifest import Manifest
     from ..corpus.preview import animated_overlay, choose_clips, contact_sheet, liveliest
     from ..corpus.store import open_store
@@ -64,6 +78,30 @@ def preview(
     annotated = animated_overlay(moving, chosen, store)
     note = "" if annotated else ", which has no ground truth beside it"
     console.print(f"{sheet}\n{moving} ({chosen.clip_id}{note})", highlight=False, soft_wrap=True)
+
+
+def _preview_targets(
+    data: Path, packets: Path | None, folder: Path, clip_id: str | None, movie: bool, replication: int
+) -> None:
+    from ..corpus.access import Corpus
+    from ..corpus.manifest import Manifest
+    from ..corpus.preview import liveliest
+    from ..teacher.cache import PacketCache
+    from ..teacher.preview import targets_animation
+    from ..teacher.teacher import clips_of, teacher_window
+
+    cache, corpus = PacketCache.open(packets or data / TARGETS), Corpus.open(data)
+    if clip_id is None:
+        there = [clip for clip in corpus.manifest if cache.has(clip.split, replication)]
+        clip = liveliest(Manifest(there))
+    else:
+        clip = corpus.manifest.clip(clip_id)
+    clips = clips_of(corpus, clip.split)
+    packet = cache.packets(clips, replication).of(clip)
+    path = folder / f"targets.{'mp4' if movie else 'gif'}"
+    about = (f"{clip.clip_id} ({clip.split})", cache.header["features"], f"regions: {cache.header['regions']}")
+    targets_animation(path, teacher_window(clips, clip, cache.settings, replication), packet, cache.settings, about)
+    console.print(f"{path} ({clip.clip_id})", highlight=False, soft_wrap=True)
 
 
 def demo(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import WorldError
+from ..runlengths import encode_masks, encode_runs
 from ..seeding import stream
 from .backdrop import Backdrop
 from .camera import CameraPath, carry, rotated
@@ -31,7 +32,7 @@ from .settings import CaptureMode, Illumination, SceneType, Weather, WorldSettin
 from .street import Street, build_street
 from .taxonomy import KIND_NAMES
 from .textures import Light, light_of
-from .truth import ClipTruth, encode_masks, encode_runs
+from .truth import ClipTruth
 
 CLIPS_PER_SOURCE = 5
 LAP = 1000  # agent ids: entity row plus LAP for every time it left the ring at one end and came in at the other

@@ -1,0 +1,219 @@
+"""From a corpus to a packet cache: clips go through the teacher in worker processes, shards are written in order.
+
+A shard is complete or absent. Run the same command again after an interruption and it goes on with the first shard that
+is missing; the bytes are those of an uninterrupted run, however many workers there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import cv2
+import torch
+
+from .. import __version__
+from ..corpus.access import ClipSet, Corpus
+from ..corpus.manifest import Clip
+from ..corpus.splits import Split
+from ..corpus.windows import refuse_short
+from ..errors import FactorJEPAError, StorageError, TeacherError
+from ..storage import only_writer, remove_partials
+from ..workers import begin_worker
+from .cache import HEADER, PacketCache, corpus_identity, read_header, refuse_other_settings, shard_folder, write_header
+from .packet import Packet
+from .packet_shards import Shard, write_shard
+from .settings import TeacherSettings
+from .teacher import Teacher, clips_of, window_of
+
+PER_SHARD = 128
+
+Progress = Callable[[int, int], object]
+
+
+def make_packets(
+    data: Path,
+    out: Path,
+    settings: TeacherSettings,
+    splits: Sequence[Split] | None = None,
+    replication: int = 0,
+    workers: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    per_shard: int = PER_SHARD,
+) -> PacketCache:
+    """Make the packets of a corpus in `out`, or finish them. `progress(done, total)` counts clips."""
+    corpus = Corpus.open(data)
+    present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
+    sets = [clips_of(corpus, split) for split in (splits or present)]
+    for clips in sets:
+        refuse_short(clips, window_of(settings))
+    _refuse_foreign(out)
+    with only_writer(out, "making packets"):
+        remove_partials(out)
+        teacher = Teacher(settings, device)
+        _claim(out, settings, teacher, corpus, per_shard)
+        about = {"digest": settings.digest(), "replication": replication}
+        shards = [shard for clips in sets for shard in _missing(out, clips, replication, per_shard)]
+        total = sum(map(len, sets))
+        done = total - sum(len(part) for _, part in shards)
+        if progress is not None:
+            progress(done, total)
+        jobs = [(clip, replication) for _, part in shards for clip in part]
+        with contextlib.closing(_run(data, settings, device, teacher, jobs, workers)) as made:
+            for path, part in shards:
+                packets = []
+                for packet in itertools.islice(made, len(part)):
+                    packets.append(packet)
+                    done += 1
+                    if progress is not None:
+                        progress(done, total)
+                write_shard(path, [clip.clip_id for clip in part], packets, {**about, "split": str(part[0].split)})
+    return PacketCache.open(out, settings)
+
+
+def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Iterator[tuple[Path, list[Clip]]]:
+    """The shards of a split that are not there yet, each with its clips."""
+    for number, start in enumerate(range(0, len(clips), per_shard)):
+        path = shard_folder(out, replication) / f"{clips.split}-{number:05d}.safetensors"
+        part = list(clips[start : start + per_shard])
+        if not path.exists():
+            yield path, part
+        elif Shard(path).clips != [clip.clip_id for clip in part]:
+            raise TeacherError(f"{path}: holds other clips than this corpus has there; delete it, or use another --out")
+
+
+def _claim(out: Path, settings: TeacherSettings, teacher: Teacher, corpus: Corpus, per_shard: int) -> None:
+    """Write the header of a new cache, or make sure that this one was begun by the same teacher for the same corpus."""
+    header: dict[str, Any] = {
+        "version": __version__,
+        "features": teacher.features.name,
+        "regions": teacher.regions_name,
+        "digest": settings.digest(),
+        "corpus": corpus_identity(corpus.manifest),
+        "clips": len(corpus.manifest),
+        "per_shard": per_shard,
+        "settings": settings.model_dump(mode="json"),
+    }
+    if not (out / HEADER).exists():
+        write_header(out, header, teacher.projections)
+        return
+    found = read_header(out)
+    refuse_other_settings(out, PacketCache(out, found).settings, settings)
+    words = {"corpus": "the corpus", "features": "what makes the features", "regions": "what proposes regions",
+             "per_shard": "the number of packets per shard", "version": "the version of factorjepa"}  # fmt: skip
+    for key, word in words.items():
+        if found.get(key) != header[key]:
+            raise TeacherError(
+                f"{out}: {word} has changed since these packets were begun ({found.get(key)!r} then, {header[key]!r} "
+                "now): make all of them anew in another folder"
+            )
+
+
+def _refuse_foreign(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise TeacherError(f"{out}: is a file; name a folder")
+    if out.is_dir() and not (out / HEADER).exists() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+        raise TeacherError(f"{out}: is not empty and holds no {HEADER}; choose an empty folder for packets")
+
+
+Job = tuple[Clip, int]  # and its replication
+
+
+class _Workshop:
+    """What a process needs to make packets."""
+
+    def __init__(self, data: Path, teacher: Teacher) -> None:
+        self._corpus, self._teacher = Corpus.open(data), teacher
+        self._sets: dict[Split, ClipSet] = {}
+
+    def packet(self, job: Job) -> Packet:
+        clip, replication = job
+        if clip.split not in self._sets:
+            self._sets[clip.split] = clips_of(self._corpus, clip.split)
+        try:
+            return self._teacher.packet(self._sets[clip.split], clip, replication)
+        except FactorJEPAError as error:
+            text = str(error)
+            raise type(error)(text if "clip " in text else f"clip {clip.clip_id!r}: {text}") from None
+
+
+_workshop: _Workshop | None = None  # of this worker process
+
+
+def _run(
+    data: Path,
+    settings: TeacherSettings,
+    device: str | None,
+    teacher: Teacher,
+    jobs: Sequence[Job],
+    workers: int | None,
+) -> Generator[Packet, None, None]:
+    count = min(len(jobs), workers if workers is not None else default_workers(settings))
+    if count <= 1:
+        with _one_thread():
+            yield from map(_Workshop(data, teacher).packet, jobs)
+        return
+    pool = ProcessPoolExecutor(
+        count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(data, settings.model_dump(), device)
+    )
+    try:
+        yield from _in_order(pool, jobs, ahead=4 * count)
+    except BrokenProcessPool:
+        raise StorageError(
+            "a worker process was killed (out of memory?); finished shards are kept: run the same command again, "
+            "with fewer --workers if it happens again"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def default_workers(settings: TeacherSettings) -> int:
+    """All cores, but one process where a GPU does the looking: it would hold the network once per process."""
+    on_gpu = settings.features.kind != "classical" and torch.cuda.is_available()
+    return 1 if on_gpu else os.cpu_count() or 1
+
+
+def _in_order(pool: ProcessPoolExecutor, jobs: Iterable[Job], ahead: int) -> Iterator[Packet]:
+    """Results in the order of the jobs; only a few are worked on or kept ahead of the reader."""
+    waiting: deque[Future[Packet]] = deque()
+    for job in jobs:
+        waiting.append(pool.submit(_work, job))
+        if len(waiting) >= ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _begin(data: Path, settings: dict[str, Any], device: str | None) -> None:
+    global _workshop
+    begin_worker()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    _workshop = _Workshop(data, Teacher(TeacherSettings.model_validate(settings), device))
+
+
+def _work(job: Job) -> Packet:
+    assert _workshop is not None
+    return _workshop.packet(job)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """As in a worker process: how sums are split over threads may decide their last bit."""
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        cv2.setNumThreads(before[1])

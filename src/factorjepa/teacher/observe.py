@@ -1,0 +1,47 @@
+"""One window from pixels to evidence: features, camera motion, regions, tracklets."""
+
+from __future__ import annotations
+
+from ..errors import TeacherError
+from ..pixels import Frames
+from .camera import camera_motion
+from .features import FrameFeatures
+from .proposals import Proposals, mask_side, retain
+from .regions import Evidence, Floats
+from .settings import RegionSettings, TeacherSettings
+from .tracking import associate
+
+
+def open_proposals(settings: RegionSettings) -> Proposals:
+    """The source of regions that the settings name. Ground truth belongs to one clip: see `TruthProposals`."""
+    if settings.kind == "detector":
+        from .detector import DetectorProposals
+
+        return DetectorProposals(settings)
+    if settings.kind == "unsupervised":
+        from .unsupervised import UnsupervisedProposals
+
+        return UnsupervisedProposals(settings)
+    raise TeacherError(
+        "regions.kind=truth needs the ground truth of one simulated clip: make TruthProposals of it instead"
+    )
+
+
+def observe(
+    frames: Frames,
+    settings: TeacherSettings,
+    features: FrameFeatures,
+    proposals: Proposals,
+    described: Floats | None = None,
+) -> Evidence:
+    """What the teacher sees in `uint8 [T, S, S, 3]`; `described` are the features if they are known already.
+
+    Everything about frames before `settings.context` comes from those frames alone.
+    """
+    side = mask_side(settings.regions, frames.shape[1])
+    grid = features(frames) if described is None else described
+    motion = camera_motion(frames)
+    candidates = proposals(frames, grid, motion.affine, settings.context)
+    regions = tuple(tuple(retain(found, settings.regions, side)) for found in candidates)
+    tracklets = associate(regions, motion.affine, settings.tracks, side, motion.cuts, settings.context)
+    return Evidence(grid, motion.affine, regions, tracklets, side, settings.context)

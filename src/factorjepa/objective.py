@@ -49,6 +49,9 @@ class LossWeights:
                 raise TrainingError(f"loss weight {field.name} is negative: {getattr(self, field.name)}")
 
 
+EVEN = PerFactor(1.0, 1.0, 1.0)
+
+
 @dataclass(frozen=True)
 class FactorTargets:
     """What the teacher says about a batch. Weights are `r * omega` (`retained`): zero leaves a target out."""
@@ -57,6 +60,7 @@ class FactorTargets:
     weights: PerFactor[Tensor]  # [N]
     visibility: Tensor  # T_V [N, agents of the packet], in [0, 1]
     visibility_weights: Tensor  # the same shape
+    emphasis: PerFactor[float] = EVEN  # multiplies the terms of L_factor: a curriculum's stress on one of them
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,20 @@ def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1) -> T
     return difference.abs().mean() if exponent == 1 else difference.square().mean()
 
 
-def factor_loss(predicted: PerFactor[Tensor], targets: PerFactor[Tensor], weights: PerFactor[Tensor]) -> Tensor:
-    """eq. L_factor: sum over L, A, I of `sum_n w_n l(T_hat_n, T_n) / (eps + sum_n w_n)`, l the mean squared error."""
+def factor_loss(
+    predicted: PerFactor[Tensor],
+    targets: PerFactor[Tensor],
+    weights: PerFactor[Tensor],
+    emphasis: PerFactor[float] = EVEN,
+) -> Tensor:
+    """eq. L_factor: sum over L, A, I of `sum_n w_n l(T_hat_n, T_n) / (eps + sum_n w_n)`, l the mean squared error.
+
+    `emphasis` multiplies the three terms (1 each in the equation).
+    """
     terms = []
-    for predicted_NT, target_NT, weight_N in zip(predicted, targets, weights, strict=True):
+    for predicted_NT, target_NT, weight_N, stress in zip(predicted, targets, weights, emphasis, strict=True):
         error_N = (_full(predicted_NT) - _full(target_NT)).square().mean(-1)
-        terms.append((weight_N * error_N).sum() / (_EPSILON + weight_N.sum()))
+        terms.append(stress * (weight_N * error_N).sum() / (_EPSILON + weight_N.sum()))
     return torch.stack(terms).sum()
 
 
@@ -173,7 +185,9 @@ def objective(
         factor = visibility = separation = sparsity = zero
         states = prediction.states
         if weights.factor and factor_targets is not None and prediction.factor_targets is not None:
-            factor = factor_loss(prediction.factor_targets, factor_targets.targets, factor_targets.weights)
+            factor = factor_loss(
+                prediction.factor_targets, factor_targets.targets, factor_targets.weights, factor_targets.emphasis
+            )
         if weights.visibility and factor_targets is not None and prediction.gate_logits_BtN is not None:
             assert states is not None
             visibility = visibility_loss(

@@ -26,9 +26,11 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextlib.contextmanager
-def counting(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress callback `(done, total)` in things."""
-    columns = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+def counting(what: str, unit: str) -> Iterator[Callable[..., None]]:
+    """A progress callback `(done, total, note="")` in things; the note says how it goes."""
+    columns = (
+        MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[note]}"), TimeElapsedColumn(),
+    )  # fmt: skip
     with _showing(what, columns, lambda n: f"{n:.0f} {unit}", lambda r: f"{r:.1f} {unit}/s") as progress:
         yield progress
 
@@ -44,11 +46,11 @@ def downloading(what: str) -> Iterator[Callable[[int, int | None], None]]:
 @contextlib.contextmanager
 def _showing(
     what: str, columns: tuple[ProgressColumn, ...], amount: Callable[[float], str], speed: Callable[[float], str]
-) -> Iterator[Callable[[int, int | None], None]]:
+) -> Iterator[Callable[..., None]]:
     started = said = time.monotonic()
     if not error_console.is_terminal:
 
-        def say(done: int, total: int | None) -> None:
+        def say(done: int, total: int | None, note: str = "") -> None:
             nonlocal said
             now = time.monotonic()
             if now - said < _SECONDS_BETWEEN_LINES and done != total:
@@ -56,17 +58,17 @@ def _showing(
             said = now
             rate = done / max(now - started, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
-            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}"
+            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{f'; {note}' if note else ''}"
             error_console.print(text, highlight=False, markup=False)
 
         yield say
         return
     shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
     with Progress(*shown, console=error_console) as progress:
-        task = progress.add_task(what, total=None, rate="")
+        task = progress.add_task(what, total=None, rate="", note="")
 
-        def move(done: int, total: int | None) -> None:
+        def move(done: int, total: int | None, note: str = "") -> None:
             rate = speed(done / max(time.monotonic() - started, 1e-9))
-            progress.update(task, completed=done, total=total, rate=rate)
+            progress.update(task, completed=done, total=total, rate=rate, note=note)
 
         yield move

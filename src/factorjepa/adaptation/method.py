@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import TrainingError
-from ..objective import LossWeights
+from ..objective import EVEN, LossWeights
 from ..predictors import FactorizedOptions, MonolithicOptions, PerFactor
 
 View = Literal["raw", "layout", "agents", "interactions"]
@@ -19,8 +19,6 @@ Encoder = Literal["frozen", "top", "chosen", "all", "lora", "dora"]
 PredictorScope = Literal["frozen", "head", "all", "lora", "dora"]
 Targets = Literal["aligned", "misaligned", "shuffled"]
 Family = Literal["reference", "generic", "factorized", "control", "ablation"]
-
-EVEN = PerFactor(1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)

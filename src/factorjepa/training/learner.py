@@ -5,15 +5,12 @@ Shapes: B clips, T frames, c context tokens, t target tokens, D width, L levels.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..adaptation import Method, Stage
-from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
 from ..adaptation.prepare import Scope, add_adapters, parameter_roles, set_trainable, surgery, trainable
 from ..backbones import Backbone
 from ..backbones.encoder import gather_tokens
@@ -30,9 +27,15 @@ class Learner(nn.Module):
     """`predict(video, visible, states)` from the context alone; `future(video)` is what it is compared with."""
 
     def __init__(
-        self, backbone: Backbone, method: Method, scope: Scope, momentum: float, context: int, seed: int,
-        target_tokens: Tensor | None = None, probe: Callable[[Learner], Iterable[Callable[[], Tensor]]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        backbone: Backbone,
+        method: Method,
+        scope: Scope,
+        momentum: float,
+        context: int,
+        seed: int,
+        target_tokens: Tensor | None = None,
+    ) -> None:
         super().__init__()
         spec = backbone.spec
         if context % spec.tubelet:
@@ -41,9 +44,6 @@ class Learner(nn.Module):
         self.encoder = backbone.encoder
         self.predictor = surgery(backbone, method, target_tokens, seed)
         add_adapters(self.encoder, self.predictor, method, scope)
-        if method.encoder == "chosen" and probe is not None:
-            self.relative_gradients = relative_gradient_norms(self.encoder, probe(self))
-            self.scope = dataclasses.replace(scope, chosen=choose_blocks(self.relative_gradients, scope.blocks))
         self._stage: int | None = None
         self.encoder.requires_grad_(False)  # so that both copies below begin as the encoder itself
         self.target = MomentumEncoder(self.encoder, momentum)

@@ -14,12 +14,15 @@ from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 
 
+PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
+
+
 class TrainSettings(Settings):
     """Everything that decides a run. `data`, `targets` and `weights` are paths."""
 
     data: str
     targets: str | None = None  # packet cache; None: `targets/` in the corpus
-    arch: str = "nano"
+    arch: str = "nano"  # a name, or `file`: as the header of our own weights file says
     weights: str | None = None  # None: the weights that come with the package (nano)
     method: str = "factorjepa"
     predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection

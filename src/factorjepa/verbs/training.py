@@ -1,13 +1,134 @@
-"""Verbs that train: `pretrain`."""
+"""Verbs that train: `train`, `methods`, `budget`, `pretrain`."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..terminal import console, counting
+from ..terminal import console, counting, error_console
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="A corpus folder; methods that need targets find them in targets/.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, for example updates=200.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="What adapts: see `factorjepa methods`.")] = None,
+    preset: Annotated[str, typer.Option(help="nano, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
+    seed: Annotated[int | None, typer.Option(help="Of everything random in the run.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+) -> None:
+    """Adapt a pretrained backbone to a corpus with one method; all methods run under one protocol.
+
+    Example:  [bold]factorjepa train out --out runs/factorjepa --method factorjepa updates=200[/bold]
+    """
+    import torch
+
+    from ..config import resolve
+    from ..training.engine import Engine
+    from ..training.settings import TrainSettings
+
+    settings = resolve(TrainSettings, preset, overrides or [], data=str(data), method=method, seed=seed)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    engine = Engine(settings, place)
+    with stopping(engine.stop), training_progress(engine.method.title) as progress:
+        finished = engine.run(out, resume, progress)
+    found = finished.validation
+    console.print(
+        f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}, "
+        f"mask-ratio slope {found.slope:.4f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if finished.stopped:
+        console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
+        raise typer.Exit(143)
+
+
+def methods() -> None:
+    """Every adaptation method: what trains, and what comparing with it shows.
+
+    Example:  [bold]factorjepa methods[/bold]
+    """
+    from rich import box
+    from rich.table import Table
+
+    from ..adaptation import METHODS
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for heading in ("method", "family", "encoder", "predictor", "why it is compared"):
+        table.add_column(heading, no_wrap=heading == "method")
+    for one in METHODS.values():
+        kind = type(one.predictor).__name__.removesuffix("Options").lower()
+        table.add_row(one.name, one.family, one.encoder, f"{kind}, {one.predictor_scope}", one.why)
+    console.print(table)
+
+
+def budget(
+    arch: Annotated[str, typer.Option(help="An architecture of `factorjepa weights list`, or nano.")] = "nano",
+    preset: Annotated[
+        str | None, typer.Option(help="Settings whose ranks and blocks count (default: by --arch).")
+    ] = None,
+) -> None:
+    """Trainable parameters of every method, counted; fails when a matched one leaves the 5 % band.
+
+    Example:  [bold]factorjepa budget --arch vjepa2_1_vit_giant_384[/bold]
+    """
+    from rich import box
+    from rich.table import Table
+
+    from ..adaptation.budget import PAPER, budgets
+    from ..config import resolve
+    from ..training.settings import PRESET_OF, TrainSettings
+
+    settings = resolve(TrainSettings, preset or PRESET_OF.get(arch, "nano"), data="-", arch=arch)
+    rows = budgets(arch, settings.scope)
+    table = Table(box=box.SIMPLE, pad_edge=False, title=f"{arch}: trainable parameters, millions", title_justify="left")
+    for heading in ("method", "counted", "of FactorJEPA's", "paper", ""):
+        table.add_column(heading, justify="right" if heading not in ("method", "") else "left")
+    for row in rows:
+        paper = PAPER.get(arch, {}).get(row.method.name)
+        share = f"{row.deviation:+.1%}" if row.method.matched else ""
+        table.add_row(
+            row.method.name, f"{row.trainable / 1e6:.2f}", share, f"{paper:g}" if paper else "",
+            "" if row.within else f"[red]outside 5 %: {row.advice}[/]",
+        )  # fmt: skip
+    console.print(table)
+    if not all(row.within for row in rows):
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call `stop` instead of interrupting; a second one interrupts."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def asked(number: int, frame: object) -> None:
+        stop()
+        error_console.print("stopping after this update; once more to stop at once", highlight=False)
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, asked)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def training_progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar that also shows the loss and how long the GPU waits for data."""
+    with counting(f"training {title}", "updates") as progress:
+        yield lambda step, steps, text: progress(step, steps, text)
 
 
 def pretrain(

@@ -1,0 +1,143 @@
+"""Batches with their targets: what the loader shows, what the teacher said about it, and in which view.
+
+Falsification controls live here, because they are about which targets a clip is given: those of another moment of the
+same clip (`misaligned`), or those of another clip (`shuffled`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..adaptation import Method, Stage
+from ..corpus.access import TrainingClips, ValidationClips
+from ..corpus.loader import Batch, EvaluationLoader, Loader
+from ..objective import FactorTargets
+from ..predictors import PerFactor
+from ..seeding import stream
+from ..teacher.batch import TargetBatch
+from ..teacher.cache import Packets
+from ..teacher.packet import Packet
+from ..teacher.views import agents_view, interactions_view, layout_view
+
+_VIEWS = {"layout": layout_view, "agents": agents_view, "interactions": interactions_view}
+_PER_FACTOR = ("layout_BW", "agents_BW", "interactions_BW")
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Mean and spread of each factor target over the training packets: the heads predict standardised targets."""
+
+    mean_3W: Tensor
+    spread_3W: Tensor
+
+    @classmethod
+    def of(cls, packets: Packets[TrainingClips], most: int = 2000) -> Standard:
+        """Over the retained targets of (at most) the first `most` clips."""
+        clips = [packets.clips[index] for index in range(min(len(packets), most))]
+        batch = packets.collate(clips)
+        means, spreads = [], []
+        for factor, name in enumerate(_PER_FACTOR):
+            kept = getattr(batch, name)[batch.retained_B3[:, factor]]
+            kept = kept if len(kept) > 1 else torch.zeros(2, getattr(batch, name).shape[1])
+            means.append(kept.mean(0))
+            spreads.append(kept.std(0).clamp_min(1e-3))
+        return cls(torch.stack(means), torch.stack(spreads))
+
+    def factor_targets(self, batch: TargetBatch, reliability: bool, emphasis: PerFactor[float]) -> FactorTargets:
+        """What the objective reads; without `reliability` every retained target weighs 1."""
+        mean, spread = self.mean_3W.to(batch.layout_BW.device), self.spread_3W.to(batch.layout_BW.device)
+        targets = [(getattr(batch, name) - mean[k]) / spread[k] for k, name in enumerate(_PER_FACTOR)]
+        weights = batch.retained_B3 * (batch.reliability_B3 if reliability else 1.0)
+        seen = batch.visibility_retained_BN * (batch.visibility_reliability_BN if reliability else 1.0)
+        return FactorTargets(PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen, emphasis)
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """One pass's clips."""
+
+    video: Tensor  # float32 [B, 3, T, H, W]
+    clip_ids: tuple[str, ...]
+    targets: TargetBatch | None
+    epoch: int
+
+
+class TrainingBatches:
+    """Training batches of a loader, epoch after epoch, with targets and views as the method asks for them.
+
+    `packets` show the loader's own windows; `elsewhere` are those of another replication, for misaligned targets.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        packets: Packets[TrainingClips] | None,
+        elsewhere: Packets[TrainingClips] | None,
+        method: Method,
+        seed: int,
+    ) -> None:
+        self.loader, self.packets, self.elsewhere, self.method, self.seed = loader, packets, elsewhere, method, seed
+
+    def __iter__(self) -> Iterator[tuple[Batch, int]]:
+        """Batches with their epoch, for ever; the loader's state says where this stands."""
+        while True:
+            epoch = self.loader.epoch
+            for batch in self.loader:
+                yield batch, epoch
+
+    def complete(self, batch: Batch, stage: Stage, step: int, epoch: int) -> TrainingBatch:
+        """A loader's batch in the stage's views, with the method's targets."""
+        video, targets = batch.video, None
+        if self.packets is not None:
+            targets = self._targets(batch, self.packets, step)
+            video = shown(
+                video, [self.packets.of(clip) for clip in batch.clips], stage, stream(self.seed, "view", step)
+            )
+        return TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch)
+
+    def _targets(self, batch: Batch, packets: Packets[TrainingClips], step: int) -> TargetBatch:
+        aligned = packets.for_batch(batch)
+        if self.method.targets == "shuffled":
+            order = stream(self.seed, "shuffled", step).permutation(len(batch.clips))
+            following = np.empty_like(order)
+            following[order] = np.roll(order, 1)  # one cycle through all: no clip keeps its own unless it is alone
+            return _with_targets(aligned, aligned, torch.from_numpy(following))
+        if self.elsewhere is not None:
+            return _with_targets(aligned, self.elsewhere.collate(batch.clips), torch.arange(len(batch.clips)))
+        return aligned
+
+
+def _with_targets(batch: TargetBatch, other: TargetBatch, rows_B: Tensor) -> TargetBatch:
+    """The evidence of `batch` with the factor targets in these rows of `other`."""
+    names = (*_PER_FACTOR, "reliability_B3", "retained_B3")
+    return dataclasses.replace(batch, **{name: getattr(other, name)[rows_B] for name in names})
+
+
+def shown(video: Tensor, packets: Sequence[Packet], stage: Stage, random: np.random.Generator) -> Tensor:
+    """Each clip raw or in a factor view, drawn with the stage's probabilities."""
+    names, shares = zip(*stage.views, strict=True)
+    drawn = random.choice(len(names), size=len(video), p=np.array(shares) / sum(shares))
+    if all(names[k] == "raw" for k in drawn):
+        return video
+    clips = []
+    for clip, packet, k in zip(video, packets, drawn, strict=True):
+        if names[k] == "raw":
+            clips.append(clip)
+            continue
+        frames = np.ascontiguousarray(clip.permute(1, 2, 3, 0).numpy())
+        clips.append(torch.from_numpy(_VIEWS[names[k]](frames, packet)).permute(3, 0, 1, 2))
+    return torch.stack(clips)
+
+
+def validation_batches(
+    loader: EvaluationLoader, packets: Packets[ValidationClips] | None
+) -> Iterator[tuple[Batch, TargetBatch | None]]:
+    """Every validation clip once, with its evidence."""
+    for batch in loader:
+        yield batch, None if packets is None else packets.for_batch(batch)

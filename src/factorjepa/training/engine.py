@@ -1,0 +1,310 @@
+"""The one loop that every method runs through: update, average, validate, save, go on.
+
+A run is decided by its settings alone. Killed at any moment and resumed, it gives the same losses to the bit: a
+checkpoint holds weights, optimiser, momentum encoder, random state and the loader's place, and everything random in a
+batch is addressed by seed, step and clip.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
+from ..adaptation.reference import FULL
+from ..backbones import Backbone
+from ..backbones.encoder import gather_tokens
+from ..config import dump
+from ..corpus.access import Corpus
+from ..corpus.loader import Batch, EvaluationLoader, Loader
+from ..environment import facts
+from ..errors import TrainingError
+from ..objective import normalised_targets
+from ..teacher.cache import PacketCache
+from .batches import Standard, TrainingBatch, TrainingBatches, validation_batches
+from .learner import Learner
+from .optimiser import rate, set_rate
+from .origin import open_backbone
+from .run import RunDirectory
+from .settings import TrainSettings
+from .step import loss_of
+from .validation import Validation, validate
+
+log = logging.getLogger(__name__)
+
+RANK_FALLS = 0.5  # of the first validation's RankMe: below it the representation is collapsing
+DEAD = {"gate_max": 0.02, "edge_max": 1e-3}  # below these the pathway no longer does anything
+_DICTIONARY_TOKENS = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """How a run ended."""
+
+    run: Path
+    step: int
+    best: int
+    validation: Validation
+    stopped: bool  # asked to stop before the last update; resume to go on
+
+
+class Engine:
+    """A run of one method. `stop()` may be called from a signal handler: the update is finished and saved first."""
+
+    def __init__(self, settings: TrainSettings, device: torch.device) -> None:
+        self.settings, self.device = settings, device
+        self.method = settings.resolved_method()
+        if self.method.interpolation is not None:
+            raise TrainingError(f"{self.method.name}: is made from a finished run, not trained (factorjepa wise RUN)")
+        corpus = Corpus.open(Path(settings.data))
+        training = corpus.training()
+        if settings.clips is not None:
+            training = training.subset(settings.clips, settings.seed)
+        validation = corpus.validation()
+        if settings.validation_clips is not None:
+            validation = validation.subset(settings.validation_clips, seed=0)
+        self.loader = Loader(
+            training, settings.window, settings.batch, settings.seed, settings.workers,
+            replication=settings.replication,
+        )  # fmt: skip
+        self.evaluation = EvaluationLoader(
+            validation, settings.window, settings.batch, settings.workers, replication=settings.replication
+        )
+        self.packets = self.elsewhere = self.validation_packets = None
+        self.standard: Standard | None = None
+        if self.method.reads_packets:
+            cache = PacketCache.open(Path(settings.targets or Path(settings.data) / "targets"))
+            self.packets = cache.packets(training, settings.replication)
+            if self.method.targets == "misaligned":
+                self.elsewhere = cache.packets(training, settings.replication + 1)
+            if self.method.reads_states:
+                self.validation_packets = cache.packets(validation, settings.replication)
+            if self.method.reads_targets:
+                self.standard = Standard.of(self.packets)
+        self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
+        torch.manual_seed(settings.seed)
+        self.learner = self._learner(open_backbone(settings.arch, settings.weights, device))
+        self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
+        self.step = 0
+        self.best: tuple[int, Validation] | None = None
+        self.first_rank: float | None = None
+        self._stopped = False
+        self._warned: set[str] = set()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object] | None = None) -> Finished:
+        """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
+        settings = self.settings
+        updates = settings.updates if self.method.trains else 0
+        with RunDirectory.begin(out, dump(settings), facts(), resume) as run:
+            if run.steps():
+                self._load(run)
+            else:
+                self._validate(run)
+                self._save(run)
+            for wait, passes in self._updates(updates):
+                started = time.monotonic()
+                record = self._update(passes)
+                seconds = time.monotonic() - started
+                run.log({"step": self.step, **record, "seconds": seconds, "wait": wait})
+                self._warn(record)
+                last = self.step == updates
+                if self.step % settings.validate_every == 0 or last:
+                    self._validate(run)
+                if self.step % settings.save_every == 0 or last or self._stopped or self.best_is_now:
+                    self._save(run)
+                if progress is not None:
+                    share = wait / max(wait + seconds, 1e-9)
+                    progress(self.step, updates, f"loss {record['loss']:.4f}, waiting for data {share:.0%}")
+                if self._stopped and not last:
+                    break
+            assert self.best is not None
+            step, validation = self.best
+            return Finished(run.folder, self.step, step, validation, self._stopped and self.step < updates)
+
+    @property
+    def best_is_now(self) -> bool:
+        return self.best is not None and self.best[0] == self.step
+
+    def _updates(self, updates: int) -> Iterator[tuple[float, list[tuple[Batch, int]]]]:
+        """The passes of each remaining update, and how long they were waited for."""
+        source = iter(self.batches)
+        while self.step < updates:
+            started = time.monotonic()
+            passes = list(itertools.islice(source, self.settings.accumulate))
+            yield time.monotonic() - started, passes
+
+    def _update(self, passes: list[tuple[Batch, int]]) -> dict[str, float]:
+        """One optimiser step over the accumulated passes (Algorithm, "Restricted optimization and momentum update")."""
+        settings, learner = self.settings, self.learner
+        assert self.optimiser is not None
+        number, stage = self.method.stage_at(self.step, settings.updates)
+        if learner.enter(number):
+            log.info("step %d: stage %s, %d parameters train", self.step, stage.name, learner.trainable())
+        floor = settings.final_lr / settings.lr
+        share = rate(self.step, settings.updates, settings.warmup, floor)
+        set_rate(self.optimiser, share)
+        learner.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        sums: dict[str, Tensor] = {}
+        for batch, epoch in passes:
+            made = self.batches.complete(batch, stage, self.step, epoch)
+            made = dataclasses.replace(
+                made,
+                video=made.video.to(self.device, non_blocking=True),
+                targets=None if made.targets is None else made.targets.to(self.device),
+            )
+            with self._precision():
+                loss, parts = loss_of(learner, made, self.standard, settings, self.step)
+            (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
+            for name, value in {"loss": loss.detach(), **parts}.items():
+                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / len(passes)
+        record = {name: value.item() for name, value in sums.items()}
+        self._refuse_not_finite(record)
+        trained = [p for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.nn.utils.clip_grad_norm_(trained, settings.clip)
+        record |= {"gradient": norm.item(), "lr": settings.lr * share, "stage": float(number)}
+        self._refuse_not_finite(record)
+        self.optimiser.step()
+        learner.target.update()
+        self.step += 1
+        return record
+
+    def _refuse_not_finite(self, record: dict[str, float]) -> None:
+        broken = [name for name, value in record.items() if not math.isfinite(value)]
+        if broken:
+            culprits = [name for name in broken if name != "loss"] or broken
+            raise TrainingError(
+                f"step {self.step}: {', '.join(culprits)} is not finite; nothing was updated with it, and the last "
+                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
+            )
+
+    def _warn(self, record: dict[str, float]) -> None:
+        """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
+        for name, least in DEAD.items():
+            if name in record and record[name] < least and name not in self._warned:
+                self._warned.add(name)
+                log.warning(
+                    "step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr, raise the "
+                    "loss that keeps it alive, or keep gate_prior and edge_prior on", self.step, name, record[name],
+                )  # fmt: skip
+
+    def _validate(self, run: RunDirectory) -> None:
+        batches = validation_batches(self.evaluation, self.validation_packets)
+        found = validate(self.learner, batches, self.settings.replication, self.device, self._precision())
+        run.log({"step": self.step, **found.record()})
+        if found.better_than(self.best[1] if self.best else None):
+            self.best = (self.step, found)
+        if self.first_rank is None:
+            self.first_rank = found.rank_me
+        elif found.rank_me < RANK_FALLS * self.first_rank:
+            log.warning(
+                "step %d: RankMe of the target tokens fell from %.1f to %.1f: the representation is collapsing. Lower "
+                "the encoder's rate or train fewer blocks", self.step, self.first_rank, found.rank_me,
+            )  # fmt: skip
+
+    def _save(self, run: RunDirectory) -> None:
+        assert self.best is not None
+        if self.step in run.steps():
+            return
+        state = {
+            "learner": self.learner.state(),
+            "optimiser": self.optimiser.state_dict() if self.optimiser else None,
+            "loader": self.loader.state_dict(),
+            "random": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            "best": [self.best[0], dataclasses.asdict(self.best[1])],
+            "first_rank": self.first_rank,
+        }
+        run.save(self.step, self.learner.weights(), state)
+        if self.best_is_now:
+            run.mark_best(self.step)
+        run.prune(self.settings.keep)
+
+    def _load(self, run: RunDirectory) -> None:
+        self.step = run.steps()[-1]
+        weights, state = run.load(self.step, self.device)
+        chosen = tuple(state["learner"]["chosen"])
+        if chosen != self.learner.scope.chosen:  # a probe pass on another machine may come out otherwise
+            self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
+            self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
+        if self.step:
+            for number in range(self.method.stage_at(self.step - 1, self.settings.updates)[0] + 1):
+                self.learner.enter(number)  # what has ever trained is owned by the momentum encoder
+        self.learner.load_weights(weights)
+        self.learner.load_state(state["learner"])
+        if self.optimiser is not None:
+            self.optimiser.load_state_dict(state["optimiser"])
+        self.loader.load_state_dict(state["loader"])
+        torch.set_rng_state(state["random"].cpu())
+        if state["cuda"] is not None:
+            torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
+        step, values = state["best"]
+        self.best = (int(step), Validation(**{**values, "curve": tuple(values["curve"])}))
+        self.first_rank = state["first_rank"]
+        run.forget_after(self.step)
+
+    def _learner(self, backbone: Backbone) -> Learner:
+        settings, method = self.settings, self.method
+        tokens = None
+        if getattr(method.predictor, "dictionaries", None) == "pca":
+            tokens = self._target_tokens(backbone)
+        scope = settings.scope
+        if method.encoder == "chosen":
+            scope = dataclasses.replace(scope, chosen=self._chosen_blocks(backbone))
+        learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
+        return learner.to(self.device)
+
+    @torch.no_grad()
+    def _target_tokens(self, backbone: Backbone) -> Tensor:
+        """Tokens that the dictionaries start from: of the future of the first training clips."""
+        tokens = []
+        for batch in self._first_batches(-(-self.settings.dictionary_clips // self.settings.batch)):
+            video = batch.video.to(self.device)
+            grid = backbone.encoder.grid_of(video)
+            first = self.settings.context // backbone.spec.tubelet * grid[1] * grid[2]
+            index = torch.arange(first, grid[0] * grid[1] * grid[2], device=self.device).expand(len(video), -1)
+            with self._precision():
+                tokens.append(normalised_targets(gather_tokens(backbone.encoder(video), index)).flatten(0, 1))
+        rows = torch.cat(tokens)
+        return rows[:: max(1, len(rows) // _DICTIONARY_TOKENS)]
+
+    def _chosen_blocks(self, backbone: Backbone) -> tuple[int, ...]:
+        """Auto-RGN's one fixed gradient-probe pass, with the plain monolithic predictor."""
+        settings = self.settings
+        probing = Learner(backbone, FULL, settings.scope, settings.momentum, settings.context, settings.seed)
+        probing.to(self.device)
+
+        def loss(step: int, batch: Batch) -> Tensor:
+            clip_ids = tuple(clip.clip_id for clip in batch.clips)
+            made = TrainingBatch(batch.video.to(self.device), clip_ids, None, epoch=0)
+            with self._precision():
+                return loss_of(probing, made, None, settings, step)[0]
+
+        batches = enumerate(self._first_batches(settings.probe_batches))
+        norms = relative_gradient_norms(backbone.encoder, (functools.partial(loss, *one) for one in batches))
+        chosen = choose_blocks(norms, settings.trainable_blocks)
+        log.info("Auto-RGN: blocks %s train; relative gradient norms %s", chosen, [f"{norm:.2g}" for norm in norms])
+        return chosen
+
+    def _first_batches(self, count: int) -> Iterator[Batch]:
+        """The first batches of the first epoch, without moving the loader."""
+        before = self.loader.state_dict()
+        yield from itertools.islice(iter(self.loader), min(count, len(self.loader)))
+        self.loader.load_state_dict(before)
+
+    def _precision(self) -> torch.autocast:
+        wanted = self.settings.precision
+        use = self.device.type == "cuda" if wanted == "auto" else wanted == "bf16"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=use)

@@ -1,0 +1,79 @@
+"""One update's loss: context encoded alone, future predicted, compared with the momentum encoder's.
+
+Shapes: B clips, c context tokens, t target tokens, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..adaptation.continual import ReleasedPredictor
+from ..backbones.encoder import gather_tokens
+from ..backbones.masks import POLICIES, released_masks
+from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
+from ..objective import Losses, objective
+from ..seeding import stream
+from .batches import Standard, TrainingBatch
+from .learner import Learner
+from .masking import training_masks
+from .settings import TrainSettings
+from .validation import states_of
+
+TERMS = ("jepa", "factor", "visibility", "separation", "sparsity")
+
+
+def future_loss(
+    learner: Learner, batch: TrainingBatch, standard: Standard | None, masks: str, replication: int, step: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """eq. L of the method, averaged over the mask policies, and its parts with the vitals of the prediction."""
+    method, video = learner.method, batch.video
+    wanted = learner.future(video)
+    grid = learner.context_grid(video)
+    targets = None
+    if standard is not None and batch.targets is not None and method.reads_targets:
+        targets = standard.factor_targets(batch.targets, method.reliability, learner.stage.emphasis)
+    passes = training_masks(masks, replication, batch.epoch, batch.clip_ids, grid, step)
+    total = torch.zeros((), device=video.device)
+    parts: dict[str, Tensor] = {}
+    for visible in (one.to(video.device) for one in passes):
+        states = states_of(learner, batch.targets, visible, video)
+        prediction = learner.predict(video, visible, states)
+        losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step)
+        total = total + losses.total / len(passes)
+        found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals()
+        for name, value in found.items():
+            parts[name] = parts.get(name, 0.0) + value / len(passes)
+    if targets is not None:
+        weights = torch.stack(list(targets.weights))
+        parts |= {"target_weight": weights.sum(1).mean(), "coverage": (weights > 0).float().mean()}
+    return total, parts
+
+
+def released_loss(learner: Learner, batch: TrainingBatch, seed: int, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """V-JEPA's own objective: the hidden tokens of the whole clip, all levels, and the context re-read."""
+    video, predictor = batch.video, learner.predictor
+    assert isinstance(predictor, ReleasedPredictor)
+    grid = learner.grid(video)
+    with torch.no_grad():
+        wanted = normalised_levels(learner.target(video, None, True).float(), learner.spec.dim)
+    total = torch.zeros((), device=video.device)
+    for number, policy in enumerate(POLICIES):
+        masks = released_masks(policy, len(video), grid, stream(seed, "released masks", step, number))
+        context, target = masks.context.to(video.device), masks.target.to(video.device)
+        levels = learner.encoder(video, context, levels=True)
+        predicted, reread = predictor.levels(levels, context, target, grid=grid, mask_token=number)
+        weight = context_weights(context, target, grid[1], grid[2])
+        loss = target_loss(predicted.float(), gather_tokens(wanted, target))
+        loss = loss + CONTEXT_WEIGHT * context_loss(reread.float(), gather_tokens(wanted, context), weight)
+        total = total + loss / len(POLICIES)
+    return total, {"jepa": total.detach()}
+
+
+def loss_of(
+    learner: Learner, batch: TrainingBatch, standard: Standard | None, settings: TrainSettings, step: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The method's loss on one pass's clips."""
+    if learner.method.objective == "released":
+        return released_loss(learner, batch, settings.seed, step)
+    return future_loss(learner, batch, standard, settings.masks, settings.replication, step)

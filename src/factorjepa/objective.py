@@ -207,9 +207,9 @@ def _centred_rbf(rows_nD: Tensor) -> Tensor:
     """`H K H / n` with `K = exp(-|x - y|^2 / (2 sigma^2))`, sigma the stop-gradient median of distances."""
     length_n = rows_nD.square().sum(-1)
     distance_nn = (length_n[:, None] + length_n - 2 * rows_nD @ rows_nD.T).clamp(min=0)  # squared
-    upper = torch.triu(torch.ones_like(distance_nn, dtype=torch.bool), diagonal=1)
     if len(rows_nD) < 2:
         return torch.zeros_like(distance_nn)
-    variance = distance_nn.detach()[upper].median() + _BANDWIDTH_FLOOR
+    first, second = torch.triu_indices(len(rows_nD), len(rows_nD), 1, device=rows_nD.device)
+    variance = distance_nn.detach()[first, second].median() + _BANDWIDTH_FLOOR
     kernel = torch.exp(-distance_nn / (2 * variance))
     return (kernel - kernel.mean(0) - kernel.mean(1, keepdim=True) + kernel.mean()) / len(rows_nD)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from factorjepa.backbones.spec import resolve
 from factorjepa.errors import TrainingError
+from factorjepa.objective import objective
 from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, PerFactor, no_agents
 from factorjepa.predictors.agents import AgentView
 from factorjepa.teacher.states import ObjectStates
@@ -400,3 +402,21 @@ def test_grafting_needs_what_it_starts_from() -> None:
     with pytest.raises(TrainingError, match="fold_projection"):
         FactorizedPredictor.graft(distilled, options, target_tokens())
     FactorizedPredictor.graft(distilled, options.replace(fold_projection=False), target_tokens())
+
+
+@every_predictor
+def test_under_bf16_autocast_what_needs_fp32_stays_fp32(predictor: Any) -> None:
+    """Dtypes alone, forward and backward: no numbers are computed, so any CPU can tell."""
+    model = predictor()
+    inputs, seen = context(), agents()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.autocast("cpu", torch.bfloat16):
+            answer = model(*inputs, seen)
+        assert answer.tokens_BtD.dtype == torch.float32
+        for part in (*(answer.coordinates or ()), *(answer.channels or ())):
+            assert part.dtype == torch.float32
+        for part in (answer.gate_logits_BtN, answer.strengths_BtP):
+            assert part is None or part.dtype == torch.float32
+        objective(answer, torch.zeros(2, 32, TINY.dim)).total.backward()
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.autocast("cpu", torch.bfloat16):
+        assert model.query.trunk.predictor_blocks[0].mlp.fc1(torch.zeros(1, 24)).dtype == torch.bfloat16  # it was on

@@ -44,7 +44,7 @@ def trained(model: LatentPredictor, steps: int = 120) -> tuple[float, Any]:
     optimiser = torch.optim.Adam(heads, lr=1e-2)
     for step in range(steps):
         answer = model(*inputs, seen)
-        loss = objective(answer, wanted, weights=LossWeights(exponent=2), seed=step)
+        loss = objective(answer, wanted, weights=LossWeights(exponent=2, separation=0), seed=step)
         optimiser.zero_grad()
         loss.total.backward()
         optimiser.step()
@@ -63,9 +63,10 @@ def spread() -> float:
 
 
 def test_interactions_learn_what_only_a_pair_can_tell(spread: float) -> None:
+    """And it is the interaction channel that says it."""
     error, answer = trained(factorized(ranks=(16, 16, 16)))
     assert error < 0.1 * spread
-    assert float(answer.vitals()["share_interactions"]) > 0.01
+    assert float(answer.vitals()["share_interactions"]) > 0.5
 
 
 @pytest.mark.parametrize("injection", ["late", "early"])
@@ -77,8 +78,7 @@ def test_a_predictor_that_knows_no_agents_cannot(spread: float) -> None:
     assert trained(monolithic(), steps=60)[0] > 0.9 * spread
 
 
-def test_agents_alone_tell_only_what_the_other_agents_gate_lets_through(spread: float) -> None:
-    """The partner is an agent as well, but far from the token: with pairs off, its gate is nearly shut there."""
-    off, _ = trained(factorized(ranks=(16, 16, 16), interactions="off"))
-    on, _ = trained(factorized(ranks=(16, 16, 16)))
-    assert on < off
+def test_without_pairs_the_agents_cannot_tell_either(spread: float) -> None:
+    """The partner is an agent as well, but far from the token: its gate is nearly shut there."""
+    error, _ = trained(factorized(ranks=(16, 16, 16), interactions="off"), steps=60)
+    assert error > 0.5 * spread

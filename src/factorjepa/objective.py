@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .errors import TrainingError
+from .predictors.precision import full
 from .predictors.prediction import PerFactor, Prediction
 
 _EPSILON = 1e-6  # of weighted means: 0 / (eps + 0) is 0
@@ -77,7 +78,7 @@ class Losses:
 
 def normalised_targets(tokens_NtD: Tensor) -> Tensor:
     """`Y*`: tokens of the target encoder, LayerNormed without affine, in fp32, detached."""
-    tokens = _full(tokens_NtD.detach())
+    tokens = full(tokens_NtD.detach())
     return F.layer_norm(tokens, tokens.shape[-1:])
 
 
@@ -88,7 +89,7 @@ def retained(reliability: Tensor, threshold: float) -> Tensor:
 
 def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1) -> Tensor:
     """eq. L_JEPA over D: mean of `|Y_hat - Y*|^exponent` over clips, tokens and dimensions."""
-    difference = _full(predicted_NtD) - _full(target_NtD)
+    difference = full(predicted_NtD) - full(target_NtD)
     return difference.abs().mean() if exponent == 1 else difference.square().mean()
 
 
@@ -104,7 +105,7 @@ def factor_loss(
     """
     terms = []
     for predicted_NT, target_NT, weight_N, stress in zip(predicted, targets, weights, emphasis, strict=True):
-        error_N = (_full(predicted_NT) - _full(target_NT)).square().mean(-1)
+        error_N = (full(predicted_NT) - full(target_NT)).square().mean(-1)
         terms.append(stress * (weight_N * error_N).sum() / (_EPSILON + weight_N.sum()))
     return torch.stack(terms).sum()
 
@@ -117,10 +118,10 @@ def visibility_loss(
     Forcing every token's gate open would destroy routing; an agent is visible if some token sees it. `slot` says which
     agent of the packet each one is; padded agents and slots below 0 (agents no teacher knows) weigh nothing.
     """
-    logits_NA = _full(gate_logits_NtA).amax(1)
+    logits_NA = full(gate_logits_NtA).amax(1)
     at = slot_NA.clamp(min=0)
-    target_NA = _full(visibility).gather(1, at) if visibility.shape[1] else torch.zeros_like(logits_NA)
-    weight_NA = _full(weights).gather(1, at) if weights.shape[1] else torch.zeros_like(logits_NA)
+    target_NA = full(visibility).gather(1, at) if visibility.shape[1] else torch.zeros_like(logits_NA)
+    weight_NA = full(weights).gather(1, at) if weights.shape[1] else torch.zeros_like(logits_NA)
     weight_NA = weight_NA * (valid_NA & (slot_NA >= 0))
     entropy_NA = F.binary_cross_entropy_with_logits(logits_NA, target_NA, reduction="none")
     return (weight_NA * entropy_NA).sum() / (_EPSILON + weight_NA.sum())
@@ -129,7 +130,7 @@ def visibility_loss(
 def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor) -> Tensor:
     """eq. L_sparse: `1/N sum_n 1/M_n sum_ij w_ij`, w averaged over target tokens."""
     count_N = pair_valid_NP.sum(1).clamp(min=1)
-    summed_N = (_full(strengths_NtP) * pair_valid_NP[:, None]).mean(1).sum(-1)
+    summed_N = (full(strengths_NtP) * pair_valid_NP[:, None]).mean(1).sum(-1)
     return (summed_N / count_N).mean()
 
 
@@ -209,13 +210,9 @@ def objective(
     return Losses(total, jepa, factor, visibility, separation, sparsity)
 
 
-def _full(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
 def _variance_normalised(channel_NtD: Tensor) -> Tensor:
     """All rows of the batch, centred, over the root of their mean squared length: `[N * t, D]`."""
-    rows = _full(channel_NtD).flatten(0, -2)
+    rows = full(channel_NtD).flatten(0, -2)
     rows = rows - rows.mean(0)
     return rows / (rows.square().sum(-1).mean() + _VARIANCE_FLOOR).sqrt()
 
@@ -224,9 +221,9 @@ def _centred_rbf(rows_nD: Tensor) -> Tensor:
     """`H K H / n` with `K = exp(-|x - y|^2 / (2 sigma^2))`, sigma the stop-gradient median of distances."""
     length_n = rows_nD.square().sum(-1)
     distance_nn = (length_n[:, None] + length_n - 2 * rows_nD @ rows_nD.T).clamp(min=0)  # squared
-    upper = torch.triu(torch.ones_like(distance_nn, dtype=torch.bool), diagonal=1)
     if len(rows_nD) < 2:
         return torch.zeros_like(distance_nn)
-    variance = distance_nn.detach()[upper].median() + _BANDWIDTH_FLOOR
+    first, second = torch.triu_indices(len(rows_nD), len(rows_nD), 1, device=rows_nD.device)
+    variance = distance_nn.detach()[first, second].median() + _BANDWIDTH_FLOOR
     kernel = torch.exp(-distance_nn / (2 * variance))
     return (kernel - kernel.mean(0) - kernel.mean(1, keepdim=True) + kernel.mean()) / len(rows_nD)

@@ -58,7 +58,8 @@ def _showing(
             said = now
             rate = done / max(now - started, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
-            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{f'; {note}' if note else ''}"
+            said_of = f"; {note}" if note else ""
+            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{said_of}"
             error_console.print(text, highlight=False, markup=False)
 
         yield say

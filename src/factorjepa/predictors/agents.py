@@ -18,6 +18,7 @@ from ..errors import TrainingError
 from ..teacher.states import GEOMETRY, ObjectStates
 from .geometry import RELATION, RELATIVE, Grid, pair_relations, relative_geometry, scaled_geometry
 from .options import AgentOptions
+from .precision import full
 from .slots import SlotAgents
 
 
@@ -93,7 +94,7 @@ class PairMotion(nn.Module):
         i_BPN, j_BPN = i_BPN.to(left_BNH.dtype), j_BPN.to(left_BNH.dtype)
         said_BPH = F.gelu(i_BPN @ left_BNH + j_BPN @ right_BNH + self.relation(relation_BPF))
         heard_BNH = i_BPN.transpose(1, 2) @ (torch.sigmoid(self.strength(said_BPH)) * said_BPH)
-        change_BN2 = self._VELOCITY * self.velocity(heard_BNH).float()
+        change_BN2 = self._VELOCITY * full(self.velocity(heard_BNH))
         at = GEOMETRY.index("velocity_x")
         geometry_BNG = states.geometry_BNG + F.pad(change_BN2, (at, len(GEOMETRY) - at - 2))
         moved = dataclasses.replace(states, geometry_BNG=geometry_BNG)

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .agents import AgentView
 from .options import AgentOptions
+from .precision import full
 
 # Priors on logits: a gate is nearly shut far from an agent's box and open (0.88) inside it. An edge also opens with the
 # pair's meeting; both keep a slope that training can move.
@@ -65,11 +66,6 @@ def _by_parts(weight_HW: Tensor, query_BtW: Tensor, view: AgentView) -> Tensor:
     if view.relative_BNtR is None:
         return mixed
     return mixed + F.linear(view.relative_BNtR, weight_HW @ view.relative_WR)
-
-
-def full(x: Tensor) -> Tensor:
-    """At least fp32: sums over agents, sigmoids and norms are not left to bf16."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class GatedAgents(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import TrainingError
-from .branches import full
+from .precision import full
 from .prediction import PerFactor
 
 

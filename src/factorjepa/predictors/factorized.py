@@ -16,12 +16,13 @@ from ..errors import TrainingError
 from ..seeding import seed_of
 from ..teacher.states import ObjectStates
 from .agents import AgentReader
-from .branches import GatedAgents, SparseInteractions, full, zero
+from .branches import GatedAgents, SparseInteractions, zero
 from .dictionaries import Dictionary, dictionaries_from, folded
 from .geometry import Grid
 from .injection import Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import FactorizedOptions
+from .precision import full
 from .prediction import PerFactor, Prediction
 from .query import QueryTransformer, last_level_projection
 

@@ -16,11 +16,12 @@ from ..backbones.spec import BackboneSpec
 from ..seeding import seed_of
 from ..teacher.states import ObjectStates
 from .agents import AgentReader
-from .branches import full, zero
+from .branches import zero
 from .geometry import Grid
 from .injection import Injected, Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import MonolithicOptions
+from .precision import full
 from .prediction import PerFactor, Prediction
 from .query import QueryTransformer, last_level_projection
 

@@ -13,6 +13,7 @@ from ..backbones.spec import BackboneSpec
 from ..teacher.states import ObjectStates
 from .geometry import Grid, frames_after, token_places
 from .options import AgentOptions
+from .precision import full
 
 _MEMORY = 4.0  # frames over which a slot's place and velocity forget
 _FASTEST = 0.1  # sides of the picture per frame
@@ -58,7 +59,7 @@ class SlotAgents(nn.Module):
         share_BKc = torch.zeros(())
         for _ in range(self.options.slot_iterations):
             scores_BKc = self.ask(self.norm_slots(slots)) @ key.transpose(1, 2) * key.shape[-1] ** -0.5
-            share_BKc = scores_BKc.float().softmax(dim=1)  # tokens choose: slots compete
+            share_BKc = full(scores_BKc).softmax(dim=1)  # tokens choose: slots compete
             mean_BKc = share_BKc / (share_BKc.sum(-1, keepdim=True) + 1e-6)
             slots = slots + mean_BKc.to(value.dtype) @ value
             slots = slots + self.refine(slots)
@@ -66,7 +67,7 @@ class SlotAgents(nn.Module):
         pairs_BP2 = self._nearest(geometry_BKG[..., :2].detach())
         here = context.device
         return ObjectStates(
-            descriptor_BNE=F.normalize(self.descriptor(slots).float(), dim=-1),
+            descriptor_BNE=F.normalize(full(self.descriptor(slots)), dim=-1),
             geometry_BNG=geometry_BKG,
             valid_BN=torch.ones(geometry_BKG.shape[:2], dtype=torch.bool, device=here),
             slot_BN=torch.full(geometry_BKG.shape[:2], -1, device=here),

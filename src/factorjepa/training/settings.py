@@ -13,7 +13,6 @@ from ..config import Settings
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 
-
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
 

@@ -113,7 +113,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     def asked(number: int, frame: object) -> None:
         stop()
         error_console.print("stopping after this update; once more to stop at once", highlight=False)
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
         signal.signal(number, asked)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..backbones.spec import BackboneSpec
+from ..predictors import MonolithicOptions
 from .factor import FACTORJEPA
 from .method import Method
 from .prepare import ADAPTERS, Scope, count_trainable
@@ -42,35 +45,49 @@ class Budget:
         return not self.method.matched or abs(self.deviation) <= TOLERANCE
 
 
-def budgets(arch: str, scope: Scope, methods: list[Method] | None = None) -> list[Budget]:
+def budgets(arch: str | BackboneSpec, scope: Scope, methods: list[Method] | None = None) -> list[Budget]:
     """Every method's count for an architecture."""
     budget = count_trainable(arch, FACTORJEPA, scope)
     rows = []
     for method in methods or list(METHODS.values()):
-        trainable = budget if method == FACTORJEPA else count_trainable(arch, method, chosen_for(arch, method, scope))
-        row = Budget(method, trainable, budget)
+        row = Budget(method, count_trainable(arch, levelled(arch, method, scope, budget), scope), budget)
         rows.append(row if row.within else dataclasses.replace(row, advice=_advice(arch, row, scope)))
     return rows
 
 
-def chosen_for(arch: str, method: Method, scope: Scope) -> Scope:
-    """For counting: any K blocks weigh the same, so `chosen` counts the top ones."""
-    from ..backbones.spec import resolve
+def levelled(arch: str | BackboneSpec, method: Method, scope: Scope, budget: int | None = None) -> Method:
+    """A matched monolithic method, brought within the budget where it lies outside.
 
-    depth = resolve(arch).depth
-    return dataclasses.replace(scope, chosen=tuple(range(depth - scope.blocks, depth))) if not scope.chosen else scope
+    One that is too small gets a residual MLP before its head, one that is too large narrower branches: at large scale
+    neither is needed, at nano scale heads and dictionaries weigh as much as an encoder block.
+    """
+    if not method.matched or not isinstance(method.predictor, MonolithicOptions) or method.encoder in ADAPTERS:
+        return method
+    budget = budget or count_trainable(arch, FACTORJEPA, scope)
+    row = Budget(method, count_trainable(arch, method, scope), budget)
+    if row.within:
+        return method
+    field = "extra_hidden" if row.deviation < 0 else "hidden"
+
+    def sized(value: int) -> Method:
+        assert isinstance(method.predictor, MonolithicOptions)
+        return dataclasses.replace(method, predictor=method.predictor.replace(**{field: value}))
+
+    return sized(_solve(lambda value: count_trainable(arch, sized(value), scope), budget))
 
 
-def _advice(arch: str, row: Budget, scope: Scope) -> str:
-    if row.method.encoder in ADAPTERS:
-        rank = matching_rank(arch, row.method, scope, row.budget)
-        return f"set lora_rank: {rank} (it is {scope.rank})"
-    if row.method.encoder in ("top", "chosen"):
-        return f"{'raise' if row.deviation < 0 else 'lower'} trainable_blocks (it is {scope.blocks})"
-    return "the method has no setting for its size"
+def matching_rank(arch: str | BackboneSpec, method: Method, scope: Scope, budget: int) -> int:
+    """The rank whose count lies nearest to the budget."""
+    return _solve(lambda rank: count_trainable(arch, method, dataclasses.replace(scope, rank=rank)), budget)
 
 
-def matching_rank(arch: str, method: Method, scope: Scope, budget: int) -> int:
-    """The rank whose count lies nearest to the budget. Counts are affine in the rank, so two of them give all."""
-    one, two = (count_trainable(arch, method, dataclasses.replace(scope, rank=rank)) for rank in (1, 2))
+def _solve(count: Callable[[int], int], budget: int) -> int:
+    """Where a count that is affine in one whole number meets the budget: two of its values give all."""
+    one, two = count(1), count(2)
     return max(1, round((budget - one) / (two - one)) + 1)
+
+
+def _advice(arch: str | BackboneSpec, row: Budget, scope: Scope) -> str:
+    if row.method.encoder in ADAPTERS:
+        return f"set lora_rank: {matching_rank(arch, row.method, scope, row.budget)} (it is {scope.rank})"
+    return f"{'raise' if row.deviation < 0 else 'lower'} trainable_blocks (it is {scope.blocks})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..backbones import Backbone
+from ..backbones import Backbone, build
 from ..backbones.encoder import Encoder
+from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
 from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor
 from .adapters import inject
@@ -110,17 +112,13 @@ def parameter_roles(encoder: Encoder, predictor: LatentPredictor) -> list[tuple[
     return [row for row in rows if row[1].requires_grad]
 
 
-def meta_backbone(arch: str) -> Backbone:
-    from ..backbones import build
-
-    return build(arch, device="meta")
-
-
-def count_trainable(arch: str, method: Method, scope: Scope) -> int:
-    """Parameters that train at the method's widest stage, counted on the meta device."""
+def count_trainable(arch: str | BackboneSpec, method: Method, scope: Scope) -> int:
+    """Parameters that train at the method's widest stage, counted on the meta device. Any K blocks weigh the same."""
     if not method.trains:
         return 0
-    backbone = meta_backbone(arch)
+    backbone = build(arch, device="meta")
+    depth = backbone.spec.depth
+    scope = dataclasses.replace(scope, chosen=tuple(range(depth - scope.blocks, depth)))
     with torch.device("meta"):
         predictor = outline(backbone, method)
         add_adapters(backbone.encoder, predictor, method, scope)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
+from ..adaptation.budget import levelled
 from ..adaptation.reference import FULL
 from ..backbones import Backbone
 from ..backbones.encoder import gather_tokens
@@ -92,7 +93,9 @@ class Engine:
                 self.standard = Standard.of(self.packets)
         self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
         torch.manual_seed(settings.seed)
-        self.learner = self._learner(open_backbone(settings.arch, settings.weights, device))
+        backbone = open_backbone(settings.arch, settings.weights, device)
+        self.method = levelled(backbone.spec, self.method, settings.scope)
+        self.learner = self._learner(backbone)
         self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
         self.step = 0
         self.best: tuple[int, Validation] | None = None

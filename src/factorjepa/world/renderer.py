@@ -292,7 +292,7 @@ class Renderer:
             through = cv2.extractChannel(patch, 3)
             whole = through < 128 if ids is not None else None
             if outside[k]:  # on the crossing street: the corner houses may stand before it
-                patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
+                patch[back.nearness[y0:y1, x0:x1] > 1.0 / bodies.depth[k]] = _CLEAR
                 through = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]
             cv2.add(cv2.multiply(part, cv2.cvtColor(through, cv2.COLOR_GRAY2RGBA), scale=1 / 255), patch, dst=part)

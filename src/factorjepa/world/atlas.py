@@ -1,0 +1,100 @@
+"""All painted surfaces of a street in one picture, each as a chain of ever smaller copies.
+
+One look-up per pixel then draws sky, ground and houses at the right sharpness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+Singles = NDArray[np.floating[Any]]  # float32 throughout; arithmetic with scalars hides it from the type checker
+LEVELS = 4  # copies of each texture, each half as large as the one before
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A texture in the atlas with its smaller copies below it.
+
+    A copy shrunk by s (1, 1/2, 1/4, ...) of a texture H rows high starts at row 2H(1 - s): the place is linear in s, so
+    no table is needed to find it.
+    """
+
+    left: int
+    top: int
+    width: int
+    height: int
+    unit: float  # pixels to the right per unit of the position asked for
+    density: float  # pixels down per metre
+    base: float  # row at 0 m
+
+    def u(self, position: Singles, scale: Singles | None = None) -> Singles:
+        across = position if scale is None else position * scale
+        return linear(across, self.unit, self.left)
+
+    def v(self, position: Singles, scale: Singles, metres: float, offset: float) -> Singles:
+        """Rows at `position * metres + offset` metres."""
+        end = self.top + 2 * self.height
+        row = linear(position, self.density * metres, self.density * offset + self.base - 2 * self.height)
+        row = cv2.min(cv2.max(row, -2.0 * self.height, row), -1.0 - self.height, row)
+        row *= scale
+        row += np.float32(end)
+        return np.asarray(row)
+
+
+def linear(values: Singles, factor: float, offset: float) -> Singles:
+    """values * factor + offset in one pass."""
+    return np.asarray(cv2.addWeighted(values, factor, values, 0.0, offset))
+
+
+def shrink(nearness: Singles, limit: float) -> Singles:
+    """How much the copy for each pixel is shrunk, by one over its depth: 1 up to `limit` metres, then 1/2, 1/4, 1/8.
+
+    The exponent of a floating-point number is its logarithm: masking the rest rounds down to a power of two.
+    """
+    power = (nearness * np.float32(limit)).view(np.int32)
+    power &= np.int32(0x7F800000)
+    scale = power.view(np.float32)
+    return np.asarray(cv2.min(cv2.max(scale, 2.0 ** (1 - LEVELS), scale), 1.0, scale))
+
+
+class Atlas:
+    """Collects textures side by side."""
+
+    def __init__(self) -> None:
+        self.columns: list[Image] = []
+        self.left = 0
+
+    def add(
+        self, texture: Image, *, unit: float, density: float = 1.0, base: float = 0.0, levels: int = LEVELS
+    ) -> Tile:
+        height, width = texture.shape[:2]
+        pad = 2
+        column = np.zeros((2 * height, width + 2 * pad, 3), np.uint8)
+        small, top = texture, 0
+        for level in range(levels):
+            if level:
+                shrunk = (max(1, width >> level), max(1, height >> level))
+                small = np.asarray(cv2.resize(texture, shrunk, interpolation=cv2.INTER_AREA), np.uint8)
+            h, w = small.shape[:2]
+            column[top : top + h, pad : pad + w] = small
+            column[top : top + h, :pad] = small[:, -pad:]  # the ring closes
+            column[top : top + h, pad + w : 2 * pad + w] = small[:, :pad]
+            if level == levels - 1 and top + h < len(column):
+                column[top + h :] = column[top + h - 1]
+            top += height >> level
+        tile = Tile(self.left + pad, 0, width, height, unit, density, base)
+        self.columns.append(column)
+        self.left += column.shape[1]
+        return tile
+
+    def finish(self) -> Image:
+        height = max(len(column) for column in self.columns)
+        return np.concatenate(
+            [np.pad(c, ((0, height - len(c)), (0, 0), (0, 0)), mode="edge") for c in self.columns], axis=1
+        )

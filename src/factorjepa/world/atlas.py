@@ -41,10 +41,10 @@ class Tile:
         """Rows at `position * metres + offset` metres."""
         end = self.top + 2 * self.height
         row = linear(position, self.density * metres, self.density * offset + self.base - 2 * self.height)
-        row = cv2.min(cv2.max(row, -2.0 * self.height, row), -1.0 - self.height, row)
+        between(row, -2.0 * self.height, -1.0 - self.height)
         row *= scale
         row += np.float32(end)
-        return np.asarray(row)
+        return row
 
 
 def linear(values: Singles, factor: float, offset: float) -> Singles:
@@ -59,8 +59,13 @@ def shrink(nearness: Singles, limit: float) -> Singles:
     """
     power = (nearness * np.float32(limit)).view(np.int32)
     power &= np.int32(0x7F800000)
-    scale = power.view(np.float32)
-    return np.asarray(cv2.min(cv2.max(scale, 2.0 ** (1 - LEVELS), scale), 1.0, scale))
+    return between(power.view(np.float32), 2.0 ** (1 - LEVELS), 1.0)
+
+
+def between(values: Singles, low: float, high: float) -> Singles:
+    """np.clip in place, at half its cost."""
+    np.maximum(values, np.float32(low), out=values)
+    return np.asarray(cv2.threshold(values, high, 0.0, cv2.THRESH_TRUNC, values)[1])
 
 
 class Atlas:

@@ -129,7 +129,7 @@ class Backdrop:
         period, half_way = self.street.extent[0], self.street.half_way
         left_room, right_room = max(half_way - cy, _CLOSEST), max(half_way + cy, _CLOSEST)
         east, left, to_ground = rays.along(0, 1 / period), rays.along(1, 1 / left_room), rays.along(2, -1 / cz)
-        to_front = cv2.max(np.maximum(left, left * np.float32(-left_room / right_room)), _LEVEL)
+        to_front = np.maximum(np.maximum(left, left * np.float32(-left_room / right_room)), np.float32(_LEVEL))
         reach = 1 / to_front
         ring = linear(east * reach, 1.0, cx / period)  # where rays meet the line of the fronts, in rounds
         lap = np.floor(ring)
@@ -161,7 +161,7 @@ class Backdrop:
         if sky_to:
             u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
         low = slice(ground_from, size)
-        reach = 1 / cv2.max(to_ground[low], _LEVEL)
+        reach = 1 / np.maximum(to_ground[low], np.float32(_LEVEL))
         round_x = linear(east[low] * reach, 1.0, cx / period)
         round_x -= np.floor(round_x)
         leftward = left[low] * reach
@@ -267,7 +267,7 @@ class Backdrop:
             outline = clip_polygon(pose.view(np.array(corners)))
             if outline is None:
                 continue
-            pixels = fixed_pixels(outline, pose)
+            pixels = fixed_pixels(outline, pose.focal, pose.centre)
             cv2.fillConvexPoly(frame, pixels, (self.deck_tone * shade).tolist(), cv2.LINE_AA, 4)
             for labels, code in ((layout, STRUCTURE), (ids, 0)):
                 if labels is not None:

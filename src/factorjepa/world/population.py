@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dynamics import Crowd, Ground, State
+from .crowd import Crowd, Ground, State
 from .settings import CaptureMode
 from .street import CROSS_LENGTH, LENGTH, Street
 from .taxonomy import KIND_NAMES, KINDS, Kind, Superclass

@@ -13,7 +13,7 @@ from ..seeding import stream
 from .backdrop import DECK_HEIGHT, OBSTACLE, Backdrop, Backview
 from .camera import NEAR, CameraPath, Pose, rotated
 from .closeups import Face, Lens, close_ups, draw_faces
-from .dynamics import RATE, wrap
+from .crowd import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Image = NDArray[np.uint8]
 Singles = NDArray[np.floating[Any]]  # float32 throughout; arithmetic with scalars hides it from the type checker
+_PAD = 2  # px around each texture
 LEVELS = 4  # copies of each texture, each half as large as the one before
 
 
@@ -72,34 +73,31 @@ class Atlas:
     """Collects textures side by side."""
 
     def __init__(self) -> None:
-        self.columns: list[Image] = []
-        self.left = 0
+        self.chains: list[tuple[int, list[Image]]] = []  # column where each starts, and its copies
+        self.width = self.height = 0
 
     def add(
         self, texture: Image, *, unit: float, density: float = 1.0, base: float = 0.0, levels: int = LEVELS
     ) -> Tile:
         height, width = texture.shape[:2]
-        pad = 2
-        column = np.zeros((2 * height, width + 2 * pad, 3), np.uint8)
-        small, top = texture, 0
-        for level in range(levels):
-            if level:
-                shrunk = (max(1, width >> level), max(1, height >> level))
-                small = np.asarray(cv2.resize(texture, shrunk, interpolation=cv2.INTER_AREA), np.uint8)
-            h, w = small.shape[:2]
-            column[top : top + h, pad : pad + w] = small
-            column[top : top + h, :pad] = small[:, -pad:]  # the ring closes
-            column[top : top + h, pad + w : 2 * pad + w] = small[:, :pad]
-            if level == levels - 1 and top + h < len(column):
-                column[top + h :] = column[top + h - 1]
-            top += height >> level
-        tile = Tile(self.left + pad, 0, width, height, unit, density, base)
-        self.columns.append(column)
-        self.left += column.shape[1]
-        return tile
+        copies = [texture]
+        for level in range(1, levels):
+            shrunk = (max(1, width >> level), max(1, height >> level))
+            copies.append(np.asarray(cv2.resize(copies[-1], shrunk, interpolation=cv2.INTER_AREA), np.uint8))
+        left = self.width + _PAD
+        self.chains.append((left, copies))
+        self.width, self.height = left + width + _PAD, max(self.height, 2 * height)
+        return Tile(left, 0, width, height, unit, density, base)
 
     def finish(self) -> Image:
-        height = max(len(column) for column in self.columns)
-        return np.concatenate(
-            [np.pad(c, ((0, height - len(c)), (0, 0), (0, 0)), mode="edge") for c in self.columns], axis=1
-        )
+        image = np.zeros((self.height, self.width, 3), np.uint8)
+        for left, copies in self.chains:
+            height, top, bottom = len(copies[0]), 0, 0
+            for level, copy in enumerate(copies):
+                bottom, right = top + len(copy), left + copy.shape[1]
+                image[top:bottom, left:right] = copy
+                image[top:bottom, left - _PAD : left] = copy[:, -_PAD:]  # the ring closes
+                image[top:bottom, right : right + _PAD] = copy[:, :_PAD]
+                top += height >> level
+            image[bottom : bottom + _PAD, left:right] = copies[-1][-1]  # below the last one, look-ups may round down
+        return image

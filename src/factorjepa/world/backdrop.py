@@ -96,7 +96,7 @@ class Backdrop:
             cells = slice(round(b.x0 * _ROOF_CELLS), round(b.x1 * _ROOF_CELLS))
             self.roofs[number, cells] = b.height
             terrace = np.array((150, 144, 136)) * self.light.gain * (0.8 + 0.4 * (b.look % 97) / 97)
-            self.tones[number, cells] = 0.4 * painting[: len(painting) // 2].mean(axis=(0, 1)) + 0.6 * terrace
+            self.tones[number, cells] = 0.4 * np.array(cv2.mean(painting[: len(painting) // 2])[:3]) + 0.6 * terrace
             self.tones[number, cells.start : cells.start + 2] *= 0.8  # parapet between two roofs
         return full
 
@@ -154,7 +154,8 @@ class Backdrop:
             rest[:sky_to] = False
             hit |= rest
             _choose(nearness, np.full_like(nearness, 1 / 60.0), rest)
-        _choose(nearness, np.full_like(nearness, _SKY), ~hit)
+        if sky_to:
+            _choose(nearness[:sky_to], np.full_like(nearness[:sky_to], _SKY), ~hit[:sky_to])
 
         scale = shrink(nearness, 1.6 * pose.focal / (0.5 * (GROUND_SCALE + WALL_SCALE)))
         u, v = np.empty_like(nearness), np.empty_like(nearness)

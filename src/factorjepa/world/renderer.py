@@ -379,11 +379,10 @@ class Renderer:
     def _rain(self, canvas: Image, time: float) -> None:
         rng = stream(*self.address, "rain", round(time * 1000))
         count = self.size // 3
-        starts = rng.integers(0, self.size, size=(count, 2))
-        length = max(3, self.size // 16)
+        starts = rng.integers(0, self.size, size=(count, 1, 2))
+        fall = np.array([[0, 0], [1, max(3, self.size // 16)]])
         streaks = np.zeros(canvas.shape[:2], np.uint8)
-        for x, y in starts.tolist():
-            cv2.line(streaks, (x, y), (x + 1, y + length), 34, 1)
+        cv2.polylines(streaks, list((starts + fall).astype(np.int32)), False, 34)
         cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
 
 

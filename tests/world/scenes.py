@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from factorjepa.config import resolve
 from factorjepa.seeding import stream
 from factorjepa.world import ClipTruth, SimulatedClip, WorldSettings, clip
-from factorjepa.world.dynamics import DT, State, pairs_within, step
+from factorjepa.world.crowd import DT, State
+from factorjepa.world.dynamics import step
+from factorjepa.world.neighbours import pairs_within
 from factorjepa.world.population import Population, populate
 from factorjepa.world.settings import CaptureMode, SceneType
 from factorjepa.world.street import build_street

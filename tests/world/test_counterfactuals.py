@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from factorjepa.errors import WorldError
 from factorjepa.world import SimulatedClip, resimulate
-from factorjepa.world.dynamics import DT, RATE, pairs_within, step
+from factorjepa.world.crowd import DT, RATE
+from factorjepa.world.dynamics import step
 from factorjepa.world.interactions import find_interactions, removal_effects, threshold
 from factorjepa.world.motion import Edit, Trajectory, simulate
+from factorjepa.world.neighbours import pairs_within
 from factorjepa.world.population import Population
 from factorjepa.world.simulator import LAP
 

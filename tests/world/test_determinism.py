@@ -58,7 +58,8 @@ def test_a_fresh_process_with_another_hash_seed_makes_the_same_bytes(alone: list
         "print(fingerprint(clip(SMALL, SEED, SOURCE[2])))"
     )
     tests = os.path.dirname(os.path.dirname(__file__))
-    environment = {**os.environ, "PYTHONPATH": tests, "PYTHONHASHSEED": "12345"}
+    paths = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "12345"}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
     assert ran.stdout.strip() == alone[2], ran.stderr
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factorjepa.world.dynamics import DT, State, intent, pair_terms, pairs_within, step, wrap
+from factorjepa.world.crowd import DT, State, wrap
+from factorjepa.world.dynamics import intent, step
+from factorjepa.world.neighbours import Pairs, pair_terms, pairs_within
 from factorjepa.world.population import Population
 from factorjepa.world.street import FAMILIES
 
@@ -73,7 +75,7 @@ def test_pairs_are_found_as_by_looking_at_everyone(seed: int, scene: str, random
     assert not (listed & (apart > reach + 1e-9)).any()
     assert (np.diff(pairs.who) >= 0).all()
     # Whoever is left out although near stands behind, out of contact: the law says nothing about them.
-    everyone = dataclasses.replace(pairs, who=np.nonzero(near)[0], whom=np.nonzero(near)[1], reach=reach[near])
+    everyone = Pairs.of(crowd, *np.nonzero(near))
     want = intent(state, crowd, population.ground, 0.0, np.ones(n))
     terms = pair_terms(state, crowd, population.ground, everyone, want)
     silent = ~listed[everyone.who, everyone.whom]

@@ -14,7 +14,7 @@ from factorjepa.world.renderer import Renderer
 from factorjepa.world.settings import CAPTURE_MODES, Illumination, SceneType, Weather
 from factorjepa.world.shapes import MATERIALS, PAINTS, SHAPES
 from factorjepa.world.simulator import SimulatedClip, source_spec
-from factorjepa.world.sprites import AZIMUTHS, Sprite, Style, height_of, picture_of
+from factorjepa.world.sprites import AZIMUTHS, Sprite, Style, height_of, pictures_of
 from factorjepa.world.taxonomy import KIND_NAMES, KINDS, SUPERCLASSES, kinds_of
 
 from .scenes import SEED, example_truth, settings
@@ -26,7 +26,8 @@ SCENES: tuple[SceneType, ...] = get_args(SceneType)
 def seen_from(style: Style, azimuth: int, elevation: int, level: int, phase: int = 0) -> Sprite:
     """A body's picture from afar, by view bins."""
     distance = 6
-    return picture_of(style, (((phase * AZIMUTHS + azimuth) * 16 + elevation) * 8 + distance) * 8 + level)
+    code = (((phase * AZIMUTHS + azimuth) * 16 + elevation) * 8 + distance) * 8 + level
+    return pictures_of([style], np.array([0]), np.array([code]))[0]
 
 
 def frames(made: SimulatedClip, *times: float) -> list[np.ndarray]:
@@ -43,9 +44,11 @@ def test_every_shape_is_drawn_from_all_sides(model: str) -> None:
         assert solid.mean() > 0.02
         assert picture.pixels[solid][:, :3].max() > 40  # not a black hole
         contrast.append(float(picture.pixels[solid][:, :3].std()))
-        assert 0 <= picture.anchor[0] <= picture.pixels.shape[1]
+        anchor, _, scale, width, height = picture.frame
+        assert (height, width) == picture.pixels.shape[:2]
+        assert 0 <= anchor <= width
         if (elevation, level) == (0, 3):
-            widths.append(np.flatnonzero(solid.any(axis=0)).size / picture.scale)
+            widths.append(np.flatnonzero(solid.any(axis=0)).size / scale)
     assert np.median(contrast) > 2  # more than a silhouette
     kind = KINDS.get(model)
     if kind is not None:

@@ -1,28 +1,27 @@
 """The static part of a frame, by casting one ray per pixel.
 
 Between its house fronts a street is a simple solid: the ground, two upright planes with a roof line, and the two walls
-of a crossing street behind a gap. Each ray finds its surface by a few divisions; all painted surfaces lie in one atlas,
-each as a chain of ever smaller copies, so that one look-up per pixel draws sky, ground and houses at the right
-sharpness. The same pass gives the layout map and the depth of the empty street.
+of a crossing street behind a gap. Each ray finds its surface by a few comparisons and reads its colour from
+the atlas of painted surfaces. The same pass gives the layout map and the depth of the empty street.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from .atlas import Atlas, Image, Singles, linear, shrink
 from .camera import Pose, clip_polygon, fixed_pixels
 from .settings import Weather
 from .street import Street
-from .textures import GROUND_SCALE, WALL_SCALE, Image, Light, ground_texture, sky_panorama, wall_texture
+from .textures import GROUND_SCALE, WALL_SCALE, Light, ground_texture, sky_panorama, wall_texture
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.floating[Any]]  # float32 throughout; arithmetic with scalars hides it from the type checker
 Labels = NDArray[np.uint8]
 
 # Classes of the layout map.
@@ -31,10 +30,11 @@ LAYOUT_NAMES = ("sky", "building", "road", "footpath", "water", "structure", "ob
 
 DECK_HEIGHT, DECK_HALF, DECK_EDGE = 6.2, 3.6, 1.1
 _AHEAD = 0.42  # share of the ring shown ahead of the camera beyond the half behind it
-_FAR = np.float32(1e4)
-_LEVEL = np.float32(-1e-6)  # direction component under which a ray counts as parallel to a plane
+_LEVEL = 1e-6  # nearness under which a ray counts as parallel to a plane
+_AIR_STEPS = 254.0 * 4.0  # per unit of nearness: up to 4 m everything is clear
+_SKY = -1.0 / _AIR_STEPS  # its step is 0
+_CLOSEST = 0.05  # m that the camera keeps from any plane
 _ROOF_CELLS = 4  # roof line samples per metre
-_LEVELS = 4  # copies of each texture, each half as large as the one before
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Backview:
     """The empty street in one frame."""
 
     frame: Image
-    depth: Singles  # m along the optical axis, large for sky
+    nearness: Singles  # one over the depth (m along the optical axis), negative for sky
     ground: NDArray[np.bool_]
     layout: Labels | None
 
@@ -52,26 +52,38 @@ class Backdrop:
 
     def __init__(self, street: Street, light: Light, weather: Weather, rng: np.random.Generator) -> None:
         self.street, self.light = street, light
-        self.atlas = _Atlas()
-        self.ground = self.atlas.add(ground_texture(street, weather, light, rng), GROUND_SCALE)
+        self.atlas = Atlas()
+        ground = ground_texture(street, weather, light, rng)
+        rows, columns = ground.shape[:2]
+        self.ground = self.atlas.add(ground, unit=columns, density=GROUND_SCALE, base=rows / 2)
         sky = sky_panorama(street, light, rng)
-        self.sky = self.atlas.add(np.concatenate([sky, sky[:, :360]], axis=1), 1.0, levels=1)
+        self.sky = self.atlas.add(np.concatenate([sky, sky[:, :360]], axis=1), unit=1.0, levels=1)
         self.roofs = np.zeros((2, round(street.extent[0] * _ROOF_CELLS)), np.float32)  # [right side, left side]
         self.tones = np.zeros((2, self.roofs.shape[1], 3), np.float32)
-        self.tallest = np.float32(max((b.height for b in street.buildings if b.x0 != b.x1), default=0.0))
+        self.tallest = max((b.height for b in street.buildings if b.x0 != b.x1), default=0.0)
         fronts = [self._front(number, side) for number, side in enumerate((-1.0, 1.0))]
-        self.front = self.atlas.add(np.concatenate(fronts, axis=1), WALL_SCALE) if self.tallest > 0 else None
+        self.front = None
+        if self.tallest > 0:
+            self.front = self.atlas.add(np.concatenate(fronts, axis=1), unit=fronts[0].shape[1], density=WALL_SCALE)
         corner = next((b for b in street.buildings if b.x0 == b.x1), None)
-        self.corner_height = np.float32(corner.height if corner else 0.0)
-        self.corner = self.atlas.add(wall_texture(street, corner, light), WALL_SCALE) if corner else self.ground
+        self.corner_height = corner.height if corner else 0.0
+        self.corner = self.ground
+        if corner:
+            wall = wall_texture(street, corner, light)
+            self.corner = self.atlas.add(wall, unit=wall.shape[1], density=WALL_SCALE)
+        self.terraces = self.atlas.add(self._roof_tops(), unit=self.roofs.shape[1], levels=1)
         grey = np.array((150, 148, 142)) * light.gain * float(rng.uniform(0.85, 1.0))
         self.deck_tone = grey if street.family.flyover else None
         self.image = self.atlas.finish()
-        self._full: tuple[Singles, Singles, Image] | None = None
+        depth = _AIR_STEPS / np.maximum(np.arange(256) - 1.0, 0.5)
+        share = np.exp(-light.fog * np.maximum(depth - 4.0, 0.0))
+        share[0] = 1.0
+        self.clear = np.rint(255 * share).astype(np.uint8)[None]
+        self.air = np.rint((1 - share[:, None, None]) * light.air).astype(np.uint8)  # [256, 1, 3], by step of nearness
 
     def _front(self, number: int, side: float) -> Image:
         """All house fronts of one side as one texture as wide as the ring; notes the roof line."""
-        shape = (round(float(self.tallest) * WALL_SCALE), round(self.street.extent[0] * WALL_SCALE), 3)
+        shape = (round(self.tallest * WALL_SCALE), round(self.street.extent[0] * WALL_SCALE), 3)
         full = np.zeros(shape, np.uint8)
         for b in self.street.buildings:
             if b.x0 == b.x1 or b.y0 * side < 0:
@@ -84,9 +96,16 @@ class Backdrop:
             cells = slice(round(b.x0 * _ROOF_CELLS), round(b.x1 * _ROOF_CELLS))
             self.roofs[number, cells] = b.height
             terrace = np.array((150, 144, 136)) * self.light.gain * (0.8 + 0.4 * (b.look % 97) / 97)
-            self.tones[number, cells] = 0.4 * painting[: len(painting) // 2].mean(axis=(0, 1)) + 0.6 * terrace
+            self.tones[number, cells] = 0.4 * np.array(cv2.mean(painting[: len(painting) // 2])[:3]) + 0.6 * terrace
             self.tones[number, cells.start : cells.start + 2] *= 0.8  # parapet between two roofs
         return full
+
+    def _roof_tops(self) -> Image:
+        """Colours of the terraces along both sides, and below them (row 4 on) the colour of roofs farther back."""
+        tops = np.empty((8, self.tones.shape[1] * 2, 3), np.uint8)
+        tops[:4] = self.tones.reshape(1, -1, 3) * 0.92
+        tops[4:] = self.tones.mean(axis=(0, 1))
+        return tops
 
     def centre(self, pose: Pose) -> float:
         """x around which the ring is unrolled for this view."""
@@ -103,100 +122,130 @@ class Backdrop:
     def view(self, pose: Pose, size: int, with_layout: bool) -> Backview:
         """Cast all rays of a frame. Rays have unit depth per unit length, so a hit's parameter is its depth.
 
-        Values are chosen by `cv2.copyTo` under a mask: ten times as fast as `np.where` on masks like these.
+        Surfaces are compared by nearness, one over depth: on a plane it is linear in the pixel, a sum of a row and a
+        column. Values are chosen by `cv2.copyTo` under a mask: ten times as fast as `np.where` on masks like these.
         """
-        dx, dy, dz = self._directions(pose, size)
-        far, one, air = self._constants(size)
-        cx, cy, cz = (np.float32(c) for c in pose.position)
-        period, half_way = np.float32(self.street.extent[0]), np.float32(self.street.half_way)
-        to_ground = -cz / np.minimum(dz, _LEVEL)
-        leftward = dy > 0
-        to_front = (half_way + cy - (2 * cy) * leftward) / np.maximum(np.abs(dy), -_LEVEL)
-        x, z = cx + dx * to_front, cz + dz * to_front
-        on_ring = x - np.floor(x * (1 / period)) * period
-        cells = self.roofs.shape[1]
-        cell = (on_ring * np.float32(_ROOF_CELLS) + np.float32(cells) * leftward).astype(np.int32)  # right side first
-        roof = self.roofs.ravel().take(cell, mode="clip")
-        open_side = (roof == 0) & (dz < _LEVEL)  # no house there: the ground (or the water) goes on
-        ground = (to_ground < to_front) | open_side
-        front = (z <= roof) & ~ground
-        depth = np.minimum(to_ground, to_front)
-        _choose(depth, to_ground, open_side)
-        _choose(depth, far, ~(ground | front))
-        corner = self._through_the_crossing(pose, (dx, dy, dz), x, to_ground, ground, front, depth)
-
-        scale = _shrink(depth, pose.focal)
-        u, v = np.zeros_like(depth), np.zeros_like(depth)
+        rays, (cx, cy, cz) = _Rays(pose, size), pose.position.tolist()
+        period, half_way = self.street.extent[0], self.street.half_way
+        left_room, right_room = max(half_way - cy, _CLOSEST), max(half_way + cy, _CLOSEST)
+        east, left, to_ground = rays.along(0, 1 / period), rays.along(1, 1 / left_room), rays.along(2, -1 / cz)
+        to_front = np.maximum(np.maximum(left, left * np.float32(-left_room / right_room)), np.float32(_LEVEL))
+        reach = 1 / to_front
+        ring = linear(east * reach, 1.0, cx / period)  # where rays meet the line of the fronts, in rounds
+        lap = np.floor(ring)
+        place = ring - lap
+        place += cv2.threshold(left, 0.0, 1.0, cv2.THRESH_BINARY)[1]  # along the right side, then along the left
+        cell = (place * np.float32(self.roofs.shape[1])).astype(np.int32)
+        drop = to_ground * reach  # below the eye at the front, as a share of the eye's height
+        ground = to_ground > to_front
+        front = (drop >= (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")) > ground
+        nearness = np.maximum(to_front, to_ground)
+        corner = self._through_the_crossing(pose, rays, ring, to_ground, ground, front, nearness)
+        if self.street.family.water:  # no house there: the water goes on
+            open_side = (self.roofs.ravel().take(cell, mode="clip") == 0) & (to_ground > _LEVEL)
+            ground |= open_side
+            _choose(nearness, to_ground, open_side)
+        hit = ground | front
         sky_to, ground_from = _horizon_rows(pose, size)
-        u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
+        over = self._over_the_roofs(cz, cell, to_ground, hit, nearness) if cz > 4 else None
+        rest = None
+        if not hit[sky_to:].all():  # below the horizon there is no sky: these rays pass over the corner houses
+            rest = ~hit
+            rest[:sky_to] = False
+            hit |= rest
+            _choose(nearness, np.full_like(nearness, 1 / 60.0), rest)
+        if sky_to:
+            _choose(nearness[:sky_to], np.full_like(nearness[:sky_to], _SKY), ~hit[:sky_to])
+
+        scale = shrink(nearness, 1.6 * pose.focal / (0.5 * (GROUND_SCALE + WALL_SCALE)))
+        u, v = np.empty_like(nearness), np.empty_like(nearness)
+        if sky_to:
+            u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
         low = slice(ground_from, size)
-        gx, gy = cx + dx[low] * to_ground[low], cy + dy[low] * to_ground[low]
-        _choose(u[low], self.ground.u(gx - np.floor(gx * (1 / period)) * period, scale[low]), ground[low])
-        _choose(v[low], self.ground.v(gy, scale[low]), ground[low])
+        reach = 1 / np.maximum(to_ground[low], np.float32(_LEVEL))
+        round_x = linear(east[low] * reach, 1.0, cx / period)
+        round_x -= np.floor(round_x)
+        leftward = left[low] * reach
+        _choose(u[low], self.ground.u(round_x, scale[low]), ground[low])
+        _choose(v[low], self.ground.v(leftward, scale[low], left_room, cy), ground[low])
         if self.front is not None:
-            _choose(u, self.front.u(on_ring + period * leftward, scale), front)
-            _choose(v, self.front.v(self.tallest - z, scale), front)
+            _choose(u, self.front.u(place, scale), front)
+            _choose(v, self.front.v(drop, scale, cz, self.tallest - cz), front)
         if corner is not None:
-            wall, along, height = corner
+            wall, along, drop = corner
             _choose(u, self.corner.u(along, scale), wall)
-            _choose(v, self.corner.v(self.corner_height - height, scale), wall)
-            front |= wall
+            _choose(v, self.corner.v(drop, scale, cz, self.corner_height - cz), wall)
+        for which, row in ((over, 1.0), (rest, 5.0)):
+            if which is not None:
+                _choose(u, self.terraces.u(place), which)
+                _choose(v, np.full_like(v, row), which)
         frame = np.asarray(cv2.remap(self.image, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
-        if cz > 4:  # roofs, seen from above
-            over = (dz < _LEVEL) & ~ground & ~front & (roof > 0) & (roof < cz)
-            frame[over] = (self.tones.reshape(-1, 3).take(cell[over], axis=0) * 0.92).astype(np.uint8)
-            _choose(depth, (roof - cz) / np.minimum(dz, _LEVEL), over)
-            front |= over
-        rest = ~(ground | front)
-        rest[:sky_to] = False  # below the horizon there is no sky: these rays pass over the corner houses
-        if rest.any():
-            frame[rest] = self.tones.reshape(-1, 3).mean(axis=0)
-            _choose(depth, np.full_like(depth, 60.0), rest)
-            front |= rest
-        clear = np.exp(np.float32(-self.light.fog) * np.maximum(depth - 4, 0))
-        _choose(clear, one, depth >= _FAR)
-        frame = np.asarray(cv2.blendLinear(frame, air, clear, 1 - clear), np.uint8)
-        return Backview(frame, depth, ground, self._layout(ground, front, ground_from, gx, gy) if with_layout else None)
+        frame = self._in_the_air(frame, nearness)
+        layout = None
+        if with_layout:
+            layout = self._layout(ground, hit, ground_from, round_x * period, leftward * left_room + cy)
+        return Backview(frame, nearness, ground, layout)
+
+    def _in_the_air(self, frame: Image, nearness: Singles) -> Image:
+        """What lies farther away fades into the air; the sky is painted as it looks.
+
+        In 256 steps of nearness, of which several fall on one pixel where it changes fast.
+        """
+        step = cv2.convertScaleAbs(nearness, alpha=_AIR_STEPS, beta=1.0)
+        share = cv2.cvtColor(cv2.LUT(step, self.clear), cv2.COLOR_GRAY2RGB)
+        faded = cv2.multiply(frame, share, scale=1 / 255)
+        return np.asarray(cv2.add(faded, cv2.applyColorMap(step, self.air)), np.uint8)
+
+    def _over_the_roofs(
+        self, eye: float, cell: NDArray[np.int32], to_ground: Singles, hit: NDArray[np.bool_], nearness: Singles
+    ) -> NDArray[np.bool_]:
+        """Rays that meet a roof from above. Updates hit and nearness in place."""
+        roof = self.roofs.ravel().take(cell, mode="clip")
+        over = ((roof > 0) & (roof < np.float32(eye)) & (to_ground > _LEVEL)) > hit
+        _choose(nearness, to_ground * (np.float32(eye) / np.maximum(np.float32(eye) - roof, _CLOSEST)), over)
+        hit |= over
+        return over
 
     def _through_the_crossing(
         self,
         pose: Pose,
-        direction: tuple[Singles, Singles, Singles],
-        x: Singles,
+        rays: _Rays,
+        ring: Singles,
         to_ground: Singles,
         ground: NDArray[np.bool_],
         front: NDArray[np.bool_],
-        depth: Singles,
+        nearness: Singles,
     ) -> tuple[NDArray[np.bool_], Singles, Singles] | None:
         """Rays that leave the street through the gap between the corner houses meet the crossing street's walls.
 
-        `x` is where they pass the line of the fronts. Updates ground, front and depth in place; returns which rays hit
-        a wall, how far along it, and how high.
+        `ring` is where they pass the line of the fronts, in rounds. Updates ground, front and nearness in place;
+        returns which rays hit a wall, how far along it, and how far below the eye (as a share of the eye's height).
         """
         if self.street.junction is None:
             return None
-        dx, dy, dz = direction
-        period, half_way = np.float32(self.street.extent[0]), np.float32(self.street.half_way)
-        offset = x - np.float32(self.street.junction)
-        offset -= np.rint(offset / period) * period  # from the crossing that each ray passes
-        behind = (np.abs(offset) < half_way) & ~ground
+        period, half_way = self.street.extent[0], self.street.half_way
+        cx, cy, cz = pose.position.tolist()
+        offset = ring - np.float32(self.street.junction / period)
+        offset -= np.rint(offset)  # from the crossing that each ray passes
+        behind = (np.abs(offset) < np.float32(half_way / period)) > ground
         if not behind.any():
             return None
-        cx, cy, cz = (np.float32(c) for c in pose.position)
-        rightmost = dx > 0
-        to_wall = (np.abs(x - offset - cx + half_way * (2 * rightmost - np.float32(1)))) / np.maximum(
-            np.abs(dx), -_LEVEL
-        )
-        height = cz + dz * to_wall
-        along = np.abs(cy + dy * to_wall) - half_way
-        floor = behind & (to_ground < to_wall)
-        wall = behind & ~floor & (height <= self.corner_height)
+        east = rays.along(0, 1 / period)
+        ahead = ring - offset - np.float32(cx / period) + np.copysign(np.float32(half_way / period), east)
+        to_wall = np.maximum(np.abs(east) / np.maximum(np.abs(ahead), _LEVEL), _LEVEL)
+        reach = 1 / to_wall
+        drop = to_ground * reach
+        along = np.abs(rays.along(1, 1.0) * reach + np.float32(cy)) - np.float32(half_way)
+        along *= np.float32(WALL_SCALE / self.corner.width)
+        along -= np.floor(along)  # one house after another
+        floor = behind & (to_ground > to_wall)
+        wall = (behind & (drop >= 1 - self.corner_height / cz)) > floor
         ground |= floor
         front &= ~behind
-        _choose(depth, np.full_like(depth, _FAR), behind)
-        _choose(depth, to_ground, floor)
-        _choose(depth, to_wall, wall)
-        return wall, along, height
+        front |= wall
+        _choose(nearness, to_ground, floor)
+        _choose(nearness, to_wall, wall)
+        return wall, along, drop
 
     def draw_deck(self, frame: Image, pose: Pose, layout: Labels | None, ids: NDArray[np.uint16] | None) -> None:
         """The flyover deck above the median, seen from below or from above."""
@@ -219,31 +268,23 @@ class Backdrop:
             outline = clip_polygon(pose.view(np.array(corners)))
             if outline is None:
                 continue
-            pixels = fixed_pixels(outline, pose)
+            pixels = fixed_pixels(outline, pose.focal, pose.centre)
             cv2.fillConvexPoly(frame, pixels, (self.deck_tone * shade).tolist(), cv2.LINE_AA, 4)
             for labels, code in ((layout, STRUCTURE), (ids, 0)):
                 if labels is not None:
                     cv2.fillConvexPoly(labels, pixels, code, cv2.LINE_8, 4)
-
-    def _directions(self, pose: Pose, size: int) -> tuple[Singles, Singles, Singles]:
-        """World direction of every pixel's ray, scaled to unit depth."""
-        across = ((np.arange(size) + 0.5 - pose.centre) / pose.focal).astype(np.float32)
-        right, down = across[None, :], across[:, None]
-        axes = pose.axes.astype(np.float32)
-        dx, dy, dz = (right * axes[0, k] + (down * axes[1, k] + axes[2, k]) for k in range(3))
-        return dx, dy, dz
 
     def _sky_map(self, pose: Pose, size: int, rows: int) -> tuple[Singles, Singles]:
         """Atlas coordinates of the sky in the upper rows: two panorama pixels per degree, horizon at row 90."""
         (_, _, right_up), (_, _, down_up), (fx, fy, fz) = pose.axes.tolist()
         yaw, pitch = math.degrees(math.atan2(fy, fx)), math.degrees(math.asin(min(max(-fz, -1.0), 1.0)))
         roll = math.atan2(-right_up, -down_up)
-        steps = (np.arange(size, dtype=np.float32) - np.float32(size / 2)) * np.float32(math.degrees(2 / pose.focal))
-        c, s = np.float32(math.cos(roll)), np.float32(math.sin(roll))
-        u0 = np.float32(self.sky.left + 540.0 - ((yaw + 180.0) % 360.0 - 180.0) * 2)
-        v0 = np.float32(self.sky.top + 90.0 + pitch * 2)
-        down = steps[:rows, None]
-        return (u0 + c * steps)[None, :] - s * down, (v0 + s * steps)[None, :] + c * down
+        step = math.degrees(2 / pose.focal)
+        u0 = self.sky.left + 540.0 - ((yaw + 180.0) % 360.0 - 180.0) * 2
+        v0 = self.sky.top + 90.0 + pitch * 2
+        c, s = step * math.cos(roll), step * math.sin(roll)
+        columns, down = (pixels[:rows] for pixels in _pixels(size))
+        return _plane(columns, c, down, -s, u0), _plane(columns, s, down, c, v0)
 
     def _layout(
         self, ground: NDArray[np.bool_], front: NDArray[np.bool_], ground_from: int, gx: Singles, gy: Singles
@@ -262,38 +303,30 @@ class Backdrop:
             lower[on_ground & (gy < -street.half_way - 0.1)] = WATER
         return layout
 
-    def _constants(self, size: int) -> tuple[Singles, Singles, Image]:
-        """Frames full of far, of one, and of air."""
-        if self._full is None or len(self._full[0]) != size:
-            air = np.empty((size, size, 3), np.uint8)
-            air[:] = self.light.air
-            self._full = (np.full((size, size), _FAR), np.ones((size, size), np.float32), air)
-        return self._full
+
+class _Rays:
+    """World directions of all pixels' rays, scaled to unit depth."""
+
+    def __init__(self, pose: Pose, size: int) -> None:
+        self.columns, self.rows = _pixels(size)
+        self.axes, self.focal = pose.axes.tolist(), pose.focal
+
+    def along(self, axis: int, factor: float) -> Singles:
+        """`[H, W]` component along one world axis, times a factor."""
+        right, down, forward = (row[axis] * factor for row in self.axes)
+        return _plane(self.columns, right / self.focal, self.rows, down / self.focal, forward)
 
 
-@dataclass(frozen=True)
-class _Tile:
-    """A texture in the atlas with its smaller copies below it.
+@functools.lru_cache(maxsize=4)
+def _pixels(size: int) -> tuple[Singles, Singles]:
+    """`[H, W]` columns and rows of pixels, counted from the middle of the frame."""
+    middles = np.arange(size, dtype=np.float32) + np.float32(0.5 - size / 2)
+    return np.tile(middles, (size, 1)), np.tile(middles[:, None], size)
 
-    A copy shrunk by s (1, 1/2, 1/4, ...) of a texture H rows high starts at row 2H(1 - s): the place is linear in s, so
-    no table is needed to find it.
-    """
 
-    left: int
-    top: int
-    width: int
-    height: int
-    density: float  # texture pixels per metre
-    centred: bool  # v counts from the middle row
-
-    def u(self, metres: Singles, scale: Singles) -> Singles:
-        return np.float32(self.left) + np.float32(self.density) * metres * scale
-
-    def v(self, metres: Singles, scale: Singles) -> Singles:
-        base = np.float32(self.height / 2 if self.centred else 0.0)
-        row = np.float32(self.density) * metres + base
-        np.minimum(np.maximum(row, 0, out=row), np.float32(self.height - 1), out=row)
-        return np.float32(self.top + 2 * self.height) + scale * (row - np.float32(2 * self.height))
+def _plane(columns: Singles, right: float, rows: Singles, down: float, middle: float) -> Singles:
+    """A field that is linear in the pixel, in one pass."""
+    return np.asarray(cv2.addWeighted(columns, right, rows, down, middle))
 
 
 def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
@@ -307,47 +340,3 @@ def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
 def _choose(values: Singles, others: Singles, where: NDArray[np.bool_]) -> None:
     """values[where] = others[where], in place."""
     cv2.copyTo(others, where.view(np.uint8), values)
-
-
-def _shrink(depth: Singles, focal: float) -> Singles:
-    """How much the texture copy for each pixel is shrunk: 1, 1/2, 1/4, 1/8, by texture pixels per frame pixel."""
-    limit = 1.6 * focal / (0.5 * (GROUND_SCALE + WALL_SCALE))
-    divisor = np.ones_like(depth)
-    for level in range(_LEVELS - 1):
-        divisor += (depth > limit * 2**level) * np.float32(2**level)
-    return 1 / divisor
-
-
-class _Atlas:
-    """Collects textures side by side."""
-
-    def __init__(self) -> None:
-        self.columns: list[Image] = []
-        self.left = 0
-
-    def add(self, texture: Image, density: float, levels: int = _LEVELS) -> _Tile:
-        height, width = texture.shape[:2]
-        pad = 2
-        column = np.zeros((2 * height, width + 2 * pad, 3), np.uint8)
-        small, top = texture, 0
-        for level in range(levels):
-            if level:
-                shrunk = (max(1, width >> level), max(1, height >> level))
-                small = np.asarray(cv2.resize(texture, shrunk, interpolation=cv2.INTER_AREA), np.uint8)
-            h, w = small.shape[:2]
-            column[top : top + h, pad : pad + w] = small
-            column[top : top + h, :pad] = small[:, -pad:]  # the ring closes
-            column[top : top + h, pad + w : 2 * pad + w] = small[:, :pad]
-            if level == levels - 1 and top + h < len(column):
-                column[top + h :] = column[top + h - 1]
-            top += height >> level
-        tile = _Tile(self.left + pad, 0, width, height, density, density == GROUND_SCALE)
-        self.columns.append(column)
-        self.left += column.shape[1]
-        return tile
-
-    def finish(self) -> Image:
-        height = max(len(column) for column in self.columns)
-        return np.concatenate(
-            [np.pad(c, ((0, height - len(c)), (0, 0), (0, 0)), mode="edge") for c in self.columns], axis=1
-        )

@@ -71,9 +71,9 @@ def clip_polygon(seen: Floats) -> Floats | None:
     return np.array(kept) if len(kept) >= 3 else None
 
 
-def fixed_pixels(outline: Floats, pose: Pose) -> NDArray[np.int32]:
+def fixed_pixels(outline: Floats, focal: float, centre: float) -> NDArray[np.int32]:
     """Outline in sixteenths of a pixel, as OpenCV's polygon filling takes it."""
-    points = outline[:, :2] / outline[:, 2:] * pose.focal + pose.centre
+    points = outline[:, :2] / outline[:, 2:] * focal + centre
     return np.rint(points * 16).clip(-500_000, 500_000).astype(np.int32)
 
 

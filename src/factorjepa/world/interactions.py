@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import DT, RATE, Floats, State, intent, pair_terms, pairs_within, step, wrap
-from .motion import Edit, Trajectory, conditions
+from .crowd import DT, RATE, Floats, State, wrap
+from .dynamics import intent, step
+from .motion import LIST_STEPS, Edit, Trajectory, conditions
+from .neighbours import pair_terms, pairs_near, pairs_within
 from .population import Population
 
 HORIZON = 1.0  # s after which effects are measured
@@ -95,7 +97,9 @@ def removal_effects(
     state = start.take(rows)
     for k in range(anchor, anchor + _STEPS):
         now = conditions(edits, k * DT, n)
-        pairs = pairs_within(state, local, ground, world, rerun)
+        if (k - anchor) % LIST_STEPS == 0:
+            possible = pairs_near(state, local, ground, world, rerun, LIST_STEPS)
+        pairs = possible.now(state, ground)
         present = now.present[rows] & ((population.kind[rows] < 0) | (not now.alone))
         state = step(state, local, ground, pairs, k * DT, present, now.urge[rows])
         recorded = trajectory.state(k + 1).take(rows)
@@ -114,8 +118,10 @@ def _displacement_alone(population: Population, trajectory: Trajectory, anchor: 
     crowd, ground, state = population.crowd, population.ground, trajectory.state(anchor)
     world, things = np.zeros(len(crowd), dtype=np.intp), population.kind < 0  # obstacles and the camera stay
     for k in range(anchor, anchor + _STEPS):
-        pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
-        state = step(state, crowd, ground, pairs, k * DT, things, conditions(edits, k * DT, len(crowd)).urge)
+        if (k - anchor) % LIST_STEPS == 0:
+            possible = pairs_near(state, crowd, ground, world, crowd.mobile, LIST_STEPS)
+        pairs, urge = possible.now(state, ground), conditions(edits, k * DT, len(crowd)).urge
+        state = step(state, crowd, ground, pairs, k * DT, things, urge)
         if (camera := population.camera) is not None:  # its way is given
             for name in ("x", "y", "vx", "vy", "hx", "hy"):
                 getattr(state, name)[camera] = getattr(trajectory, name)[k + 1, camera]

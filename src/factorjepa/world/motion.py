@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import DT, Bools, Crowd, Floats, State, pairs_within, step
+from .crowd import DT, Bools, Crowd, Floats, Motion, State
+from .dynamics import step
+from .neighbours import pairs_near
 from .population import Population
 
+LIST_STEPS = 4  # steps for which one list of possible neighbours serves
 WARM_UP = 16  # steps before the clip starts, so that nobody is still where they were put
 
 
@@ -51,23 +54,16 @@ def conditions(edits: Sequence[Edit], time: float, n: int) -> Conditions:
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Trajectory(Motion):
     """States at every simulation step of the clip: arrays `[T, N]`."""
 
-    x: Floats
-    y: Floats
-    vx: Floats
-    vy: Floats
-    hx: Floats
-    hy: Floats
-    leg: NDArray[np.intp]
     present: Bools
 
     def __len__(self) -> int:
         return len(self.x)
 
     def state(self, index: int) -> State:
-        return State(*(getattr(self, name)[index].copy() for name in ("x", "y", "vx", "vy", "hx", "hy", "leg")))
+        return State(*(getattr(self, f.name)[index].copy() for f in fields(State)))
 
 
 def simulate(
@@ -89,37 +85,45 @@ def simulate_together(
     """
     ground = populations[0].ground
     camera = populations[0].camera if camera_from is not None else None
-    histories: list[list[tuple[State, Bools]]] = [[] for _ in populations]
+    histories: list[list[Trajectory]] = [[] for _ in populations]
     running = list(range(len(populations)))
     state = State.joined([p.start for p in populations])
-    crowd, world, parts = _side_by_side(populations, running)
-    for k in range(-WARM_UP, max(steps)):
-        time, n = k * DT, len(crowd)
-        now = conditions(edits if k >= 0 else (), time, n)
-        if k >= 0:
-            if camera_from is not None and camera is not None:
+    begin, pauses = -WARM_UP, sorted({0, *steps})
+    for end in pauses:
+        crowd, world, parts = _side_by_side(populations, running)
+        things = np.concatenate([populations[index].kind < 0 for index in running])
+        moments: list[tuple[State, Bools]] = []
+        for k in range(begin, end):
+            now = conditions(edits if k >= 0 else (), k * DT, len(crowd))
+            if camera_from is not None and camera is not None and k >= 0:
                 for name in ("x", "y", "vx", "vy", "hx", "hy"):
                     getattr(state, name)[camera] = getattr(camera_from, name)[k, camera]
-            if any(steps[index] <= k for index in running):  # those who are done step aside
-                left = [(index, part) for index, part in zip(running, parts, strict=True) if steps[index] > k]
-                running = [index for index, _ in left]
-                state = State.joined([state.take(part) for _, part in left])
-                crowd, world, parts = _side_by_side(populations, running)
-                now = conditions(edits, time, len(crowd))
+            moments.append((state, now.present))
+            # Streets, obstacles and the camera stay; agents alone do not see each other.
+            present = things if now.alone else now.present
+            if (k - begin) % LIST_STEPS == 0:
+                possible = pairs_near(state, crowd, ground, world, crowd.mobile, LIST_STEPS)
+            state = step(state, crowd, ground, possible.now(state, ground), k * DT, present, now.urge)
+        if begin >= 0:
+            together = _stacked(moments)
             for index, part in zip(running, parts, strict=True):
-                histories[index].append((state.take(part), now.present[part]))
-        present = now.present
-        if now.alone:  # streets, obstacles and the camera stay; agents do not see each other
-            present = np.concatenate([populations[index].kind < 0 for index in running])
-        pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
-        state = step(state, crowd, ground, pairs, time, present, now.urge)
+                histories[index].append(together.take(part))
+        left = [(index, part) for index, part in zip(running, parts, strict=True) if steps[index] > end]
+        if not left:
+            break
+        if len(left) < len(running):  # those who are done step aside
+            running = [index for index, _ in left]
+            state = State.joined([state.take(part) for _, part in left])
+        begin = end
     return [
-        Trajectory(
-            present=np.stack([present for _, present in history]),
-            **{name: np.stack([getattr(s, name) for s, _ in history]) for name in State.__dataclass_fields__},
-        )
+        Trajectory(**{f.name: np.concatenate([getattr(h, f.name) for h in history]) for f in fields(Trajectory)})
         for history in histories
     ]
+
+
+def _stacked(moments: Sequence[tuple[State, Bools]]) -> Trajectory:
+    columns = {f.name: np.stack([getattr(state, f.name) for state, _ in moments]) for f in fields(State)}
+    return Trajectory(**columns, present=np.stack([present for _, present in moments]))
 
 
 def _side_by_side(

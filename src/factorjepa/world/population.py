@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dynamics import Crowd, Ground, State
+from .crowd import Crowd, Ground, State
 from .settings import CaptureMode
 from .street import CROSS_LENGTH, LENGTH, Street
 from .taxonomy import KIND_NAMES, KINDS, Kind, Superclass
@@ -153,7 +153,8 @@ class _Rows:
         if kind.superclass is Superclass.PEDESTRIAN or kind.name in ("mobile_vendor", "dog", "goat"):
             if rng.random() < 0.35 * loose:  # in the carriageway, as one does
                 return float(rng.uniform(-1, 1)) * road
-            return float(rng.choice([-1.0, 1.0]) * rng.uniform(road + 0.1, max(edge, road + 0.3)))
+            side = (-1.0, 1.0)[int(rng.integers(2))]  # rng.choice draws the same at several times the cost
+            return side * float(rng.uniform(road + 0.1, max(edge, road + 0.3)))
         room = road - kind.width / 2
         if loose < 0.3:  # lane centres
             lanes = max(1, int(road // 3.0))

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from ..seeding import stream
 from .backdrop import DECK_HEIGHT, OBSTACLE, Backdrop, Backview
 from .camera import NEAR, CameraPath, Pose, rotated
-from .dynamics import RATE, wrap
+from .closeups import Face, Lens, close_ups, draw_faces
+from .crowd import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
 from .settings import Weather
 from .sprites import (
     NO_STYLE,
-    BodyPlace,
     Gain,
+    Sprite,
     Style,
-    draw_near,
     height_of,
     palette_of,
-    picture_of,
+    pictures_of,
     view_bins,
     view_codes,
 )
@@ -74,16 +74,14 @@ class _Bodies:
     rows: NDArray[np.intp]
     laps: NDArray[np.int64]
     points: Floats
-    pixels: Floats
     depth: Floats
-    scale: Floats  # pixels per metre
-    views: NDArray[np.intp]  # codes of the pictures
-    phases: NDArray[np.intp]  # of walking
+    looks: list[Sprite | list[Face]]  # the picture, or the faces of one so close that perspective inside it shows
+    affine: Floats  # [K, 2, 3] from the picture to its box
+    boxes: NDArray[np.intp]  # [K, 4] left, top, right and bottom of the picture in the frame
     fog: NDArray[np.intp]  # step
     outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
-    near: NDArray[np.bool_]  # so close that perspective inside the body shows
-    heading: Floats  # [K, 2]
     shadow: NDArray[np.int32]  # [K, 8, 2] outlines
+    casts: NDArray[np.bool_]  # a shadow that can be seen
     pose: Pose
 
 
@@ -119,6 +117,7 @@ class Renderer:
         self.heights = np.array([height_of(model) if model else 0.0 for model in self.models]) * population.stature
         self.drawn = np.array([bool(model) for model in self.models])
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
+        self.slim = 2.0 * population.crowd.half_length < 1.3 * self.heights
         self.mixes = [_mix_matrix(self.tint, step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
         self.always_mixed = min(self.tint) < 0.95
         self.walks = np.array(
@@ -198,28 +197,77 @@ class Renderer:
             np.arctan2(dz - 0.35 * self.heights[row], np.maximum(ground, 0.3)),
             distance,
             tall[at],
+            self.slim[row],
         )
         stride = np.array(times)[frame] * np.maximum(3.0, 3.2 * crowd.speed[row]) + self.population.look[row] % 4
         phases = np.where(self.walks[row], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
+        near = (distance < 0.8 * self.spans[row] + 0.8) | (tall[at] > 0.5 * size)
+        looks: list[Sprite | list[Face]] = [[]] * row.size
+        for k, faces in zip(
+            np.flatnonzero(near).tolist(),
+            self._close_ups(
+                near, row, phases, points[at], np.stack([cos, sin], axis=1), eyes[frame], axes[frame], poses[0]
+            ),
+            strict=True,
+        ):
+            looks[k] = faces
+        away = np.flatnonzero(~near)
+        pictures = pictures_of(self.styles, row[away], view_codes(bins, phases)[away])
+        for k, picture in zip(away.tolist(), pictures, strict=True):
+            looks[k] = picture
+        affine, boxes = self._places(pictures, away, pixels[at], scale[at] * self.population.stature[row])
         fog = self.backdrop.fog(depth[at])
+        shadow = self._shadow_outlines(points[at], cos, sin, row, frame, eyes, axes, focal, poses[0].centre)
         columns = {
             "rows": row,
             "laps": laps[at],
             "points": points[at],
-            "pixels": pixels[at],
             "depth": depth[at],
-            "scale": scale[at] * self.population.stature[row],
-            "views": view_codes(bins, phases),
-            "phases": phases,
+            "looks": looks,
+            "affine": affine,
+            "boxes": boxes,
             "fog": np.where(fog < _UNSEEN_FOG, 0, np.rint(fog * _FOG_STEPS)).astype(np.intp),
             "outside": np.abs(points[at][:, 1]) > street.half_way + 0.3,
-            "near": (distance < 0.8 * self.spans[row] + 0.8) | (tall[at] > 0.5 * size),
-            "heading": np.stack([cos, sin], axis=1),
-            "shadow": self._shadow_outlines(points[at], cos, sin, row, frame, eyes, axes, focal, poses[0].centre),
+            "shadow": shadow,
+            "casts": (tall[at] > 2 * _SMALLEST * size) & (shadow[:, 0, 0] > -30000),
         }
-        ends = np.searchsorted(frame, np.arange(len(times) + 1))
+        ends = np.searchsorted(frame, np.arange(len(times) + 1)).tolist()
         for k, pose in enumerate(poses):
             yield _Bodies(pose=pose, **{name: column[ends[k] : ends[k + 1]] for name, column in columns.items()})
+
+    def _close_ups(
+        self,
+        near: NDArray[np.bool_],
+        row: NDArray[np.intp],
+        phases: NDArray[np.intp],
+        points: Floats,
+        heading: Floats,
+        eyes: Floats,
+        axes: Floats,
+        pose: Pose,
+    ) -> list[list[Face]]:
+        """Faces of the bodies that are `near`."""
+        rows, lens = row[near], Lens(pose.focal, pose.centre, self.size, self.tint)
+        wearing = [(self.styles[r], phase) for r, phase in zip(rows.tolist(), phases[near].tolist(), strict=True)]
+        stature = self.population.stature[rows]
+        return close_ups(wearing, points[near], heading[near], stature, eyes[near], axes[near], lens)
+
+    def _places(
+        self, pictures: list[Sprite], away: NDArray[np.intp], pixels: Floats, scale: Floats
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """How each picture is warped, and the box that it covers; `away` are the bodies that have one."""
+        affine, boxes = np.zeros((len(scale), 2, 3)), np.zeros((len(scale), 4), np.intp)
+        if pictures:
+            anchor_x, anchor_y, zoom, width, height = np.array([picture.frame for picture in pictures]).T
+            factor = scale[away] / zoom
+            left, top = pixels[away, 0] - anchor_x * factor, pixels[away, 1] - anchor_y * factor
+            x0, y0 = np.maximum(left.astype(np.intp), 0), np.maximum(top.astype(np.intp), 0)
+            x1 = np.minimum((left + width * factor).astype(np.intp) + 2, self.size)
+            y1 = np.minimum((top + height * factor).astype(np.intp) + 2, self.size)
+            boxes[away] = np.stack([x0, y0, x1, y1], axis=1)
+            affine[away, 0, 0] = affine[away, 1, 1] = factor
+            affine[away, 0, 2], affine[away, 1, 2] = left - x0, top - y0
+        return affine, boxes
 
     def _shadow_outlines(
         self,
@@ -255,10 +303,8 @@ class Renderer:
     def _shadows(self, back: Backview, bodies: _Bodies) -> None:
         """Darken the ground once, however many shadows overlap."""
         mask = np.zeros(back.frame.shape[:2], np.uint8)
-        tall = bodies.scale * self.heights[bodies.rows] > 2 * _SMALLEST * self.size
-        for outline in bodies.shadow[tall & (bodies.shadow[:, 0, 0] > -30000)]:
-            cv2.fillConvexPoly(mask, outline[:4], 1, cv2.LINE_8, 4)
-            cv2.fillConvexPoly(mask, outline[4:], 1, cv2.LINE_8, 4)
+        for outline in bodies.shadow[bodies.casts].reshape(-1, 4, 2):
+            cv2.fillConvexPoly(mask, outline, 1, cv2.LINE_8, 4)
         dark = cv2.convertScaleAbs(back.frame, alpha=1.0 - self.light.shadow)
         cv2.copyTo(dark, mask & back.ground, back.frame)
 
@@ -266,36 +312,26 @@ class Renderer:
         self, canvas: Image, bodies: _Bodies, back: Backview, ids: NDArray[np.uint16] | None, seen: list[Seen]
     ) -> None:
         """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
-        size = self.size
-        affine = np.zeros((2, 3))
-        rows, scales, places = bodies.rows.tolist(), bodies.scale.tolist(), bodies.pixels.tolist()
-        near, outside, views, fogs = (getattr(bodies, n).tolist() for n in ("near", "outside", "views", "fog"))
-        for k, row in enumerate(rows):
-            if near[k]:
-                self._blend_near(canvas, bodies, k, back, ids, seen)
+        fogs, outside = bodies.fog.tolist(), bodies.outside.tolist()
+        for k, (look, (x0, y0, x1, y1)) in enumerate(zip(bodies.looks, bodies.boxes.tolist(), strict=True)):
+            if isinstance(look, list):
+                self._blend_near(canvas, bodies, k, look, back, ids, seen)
                 continue
-            picture = picture_of(self.styles[row], views[k])
-            factor = scales[k] / picture.scale
-            height, width = picture.pixels.shape[:2]
-            left, top = places[k][0] - picture.anchor[0] * factor, places[k][1] - picture.anchor[1] * factor
-            x0, y0 = max(0, int(left)), max(0, int(top))
-            x1, y1 = min(size, int(left + width * factor) + 2), min(size, int(top + height * factor) + 2)
             if x1 <= x0 or y1 <= y0:
                 continue
-            affine[0, 0] = affine[1, 1] = factor
-            affine[0, 2], affine[1, 2] = left - x0, top - y0
             patch = cv2.warpAffine(
-                picture.pixels, affine, (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
+                look.pixels, bodies.affine[k], (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
             )
             if fogs[k] or self.always_mixed:
                 patch = cv2.transform(patch, self.mixes[fogs[k]])
             through = cv2.extractChannel(patch, 3)
             whole = through < 128 if ids is not None else None
             if outside[k]:  # on the crossing street: the corner houses may stand before it
-                patch[back.depth[y0:y1, x0:x1] < bodies.depth[k]] = _CLEAR
+                patch[back.nearness[y0:y1, x0:x1] > 1.0 / bodies.depth[k]] = _CLEAR
                 through = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]
-            cv2.add(cv2.multiply(part, cv2.cvtColor(through, cv2.COLOR_GRAY2RGBA), scale=1 / 255), patch, dst=part)
+            cv2.multiply(part, cv2.cvtColor(through, cv2.COLOR_GRAY2RGBA), part, 1 / 255)
+            cv2.add(part, patch, part)
             if ids is not None and whole is not None:
                 self._note(bodies, k, (y0, x0), whole, through < 128, back, ids, seen)
 
@@ -304,15 +340,13 @@ class Renderer:
         canvas: Image,
         bodies: _Bodies,
         k: int,
+        faces: list[Face],
         back: Backview,
         ids: NDArray[np.uint16] | None,
         seen: list[Seen],
     ) -> None:
-        row = int(bodies.rows[k])
         mask = None if ids is None else np.zeros(canvas.shape[:2], np.uint8)
-        heading = (float(bodies.heading[k, 0]), float(bodies.heading[k, 1]))
-        place = BodyPlace(bodies.pose, bodies.points[k], heading, float(self.population.stature[row]))
-        draw_near(canvas, mask, self.styles[row], int(bodies.phases[k]), place, self.tint)
+        draw_faces(canvas, mask, faces)
         if mask is not None and ids is not None:
             left, top, width, height = cv2.boundingRect(mask)
             solid = mask[top : top + height, left : left + width] > 0
@@ -345,11 +379,10 @@ class Renderer:
     def _rain(self, canvas: Image, time: float) -> None:
         rng = stream(*self.address, "rain", round(time * 1000))
         count = self.size // 3
-        starts = rng.integers(0, self.size, size=(count, 2))
-        length = max(3, self.size // 16)
+        starts = rng.integers(0, self.size, size=(count, 1, 2))
+        fall = np.array([[0, 0], [1, max(3, self.size // 16)]])
         streaks = np.zeros(canvas.shape[:2], np.uint8)
-        for x, y in starts.tolist():
-            cv2.line(streaks, (x, y), (x + 1, y + length), 34, 1)
+        cv2.polylines(streaks, list((starts + fall).astype(np.int32)), False, 34)
         cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
 
 

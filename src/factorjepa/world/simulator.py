@@ -23,7 +23,7 @@ from ..seeding import stream
 from .backdrop import Backdrop
 from .camera import CameraPath, carry, rotated
 from .cities import CITIES
-from .dynamics import RATE, wrap
+from .crowd import RATE, wrap
 from .interactions import ANCHOR_EVERY, HORIZON, Interaction, find_interactions
 from .motion import Edit, Trajectory, simulate, simulate_together
 from .population import Population, populate

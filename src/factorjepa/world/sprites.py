@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import bodies, furniture  # noqa: F401  (they register their shapes)
-from .camera import NEAR, Pose, clip_polygon, dot3, fixed_pixels, rotated
+from .camera import dot3
 from .shapes import MATERIALS, PAINTS, SHAPES
 from .taxonomy import KINDS, Superclass
 
@@ -42,7 +43,7 @@ class Drawing:
 
     faces: NDArray[np.uint8]
     materials: NDArray[np.intp]  # of the faces drawn, far to near
-    shades: NDArray[np.float64]
+    shades: Floats  # [F, 1]
     anchor: tuple[float, float]  # pixel of the body's origin on the ground, at final size
     scale: float  # pixels per metre at the body's distance, at final size
     supersample: int
@@ -53,18 +54,21 @@ class Sprite:
     """A picture `[H, W, 4]`: premultiplied colour, and the share of the background that shows through."""
 
     pixels: Image
-    anchor: tuple[float, float]
-    scale: float
+    frame: tuple[float, float, float, int, int]  # pixel of the ground point (x, y), pixels per metre, width, height
 
 
-def view_bins(azimuth: Floats, elevation: Floats, distance: Floats, height_px: Floats) -> NDArray[np.intp]:
+def view_bins(
+    azimuth: Floats, elevation: Floats, distance: Floats, height_px: Floats, slim: NDArray[np.bool_]
+) -> NDArray[np.intp]:
     """`[N, 4]` bins of views: azimuth of the camera seen from the heading, elevation, distance, size level.
 
-    Small pictures share coarser bins: nobody sees the difference, and the cache stays small.
+    Small pictures share coarser bins, most of all those of upright bodies (`slim`): nobody sees the difference, and the
+    cache stays small.
     """
     level = np.minimum(np.searchsorted(_LEVELS, height_px), len(_LEVELS) - 1)
     coarse = np.where(level <= 2, 2, 1)
-    a = np.rint(azimuth / (2 * math.pi) * AZIMUTHS / coarse).astype(np.intp) * coarse % AZIMUTHS
+    coarser = np.where(slim & (level == 0), 4, coarse)
+    a = np.rint(azimuth / (2 * math.pi) * AZIMUTHS / coarser).astype(np.intp) * coarser % AZIMUTHS
     e = np.rint(elevation / _ELEVATION_STEP / coarse).astype(np.intp) * coarse
     d = np.searchsorted(_DISTANCES, distance / 1.15)
     d = np.maximum(d, np.array([6, 6, 5, 3, 0])[level])
@@ -82,6 +86,18 @@ class Style:
     model: str
     palette: Palette
     night: Gain | None = None
+
+    @functools.cached_property
+    def colours(self) -> Floats:
+        """`[M, 3]` by material, before shading."""
+        colours = _MATERIAL_COLOURS.copy()
+        colours[: len(PAINTS)] = self.palette
+        if self.night is not None:
+            colours[_LAMPS] *= 3.0
+            if self.model in ("bus", "minibus"):
+                colours[_GLASS] *= 1.8
+            colours *= self.night
+        return colours
 
     @functools.cached_property
     def number(self) -> int:
@@ -103,51 +119,42 @@ def view_codes(views: NDArray[np.intp], phases: NDArray[np.intp]) -> NDArray[np.
 VIEW_CODES = 4 * AZIMUTHS * 16 * 8 * 8
 
 
-def picture_of(style: Style, code: int) -> Sprite:
-    """The painted picture of a body in one view."""
-    key = style.number * VIEW_CODES + code
-    picture = _PICTURES.get(key)
-    if picture is None:
-        if len(_PICTURES) >= _MOST_PICTURES:
-            _PICTURES.clear()
-        rest, level = divmod(code, 8)
-        rest, distance = divmod(rest, 8)
-        rest, elevation = divmod(rest, 16)
-        phase, azimuth = divmod(rest, AZIMUTHS)
-        picture = _PICTURES[key] = _paint(style, _draw(style.model, phase, (azimuth, elevation, distance, level)))
+def pictures_of(styles: Sequence[Style], rows: NDArray[np.intp], codes: NDArray[np.intp]) -> list[Sprite]:
+    """The painted pictures of bodies (`rows` of `styles`) in their views."""
+    numbers = np.array([style.number for style in styles])
+    keys = (numbers[rows] * VIEW_CODES + codes).tolist()
+    return [_PICTURES.get(key) or _make(styles[rows[k]], int(codes[k]), key) for k, key in enumerate(keys)]
+
+
+def _make(style: Style, code: int, key: int) -> Sprite:
+    if len(_PICTURES) >= _MOST_PICTURES:
+        _PICTURES.clear()
+    rest, level = divmod(code, 8)
+    rest, distance = divmod(rest, 8)
+    rest, elevation = divmod(rest, 16)
+    phase, azimuth = divmod(rest, AZIMUTHS)
+    picture = _PICTURES[key] = _paint(style, _draw(style.model, phase, (azimuth, elevation, distance, level)))
     return picture
 
 
 def _paint(style: Style, drawing: Drawing) -> Sprite:
-    table = np.zeros((256, 4), np.uint8)
-    faces = table[1 : len(drawing.shades) + 1]
-    faces[:, :3] = face_colours(style, drawing.materials, drawing.shades)
+    table = np.zeros((1, 256, 4), np.uint8)
+    faces = table[0, 1 : len(drawing.shades) + 1]
+    faces[:, :3] = np.minimum(style.colours[drawing.materials] * drawing.shades, 255.0)
     faces[:, 3] = 255
     # Four channels travel as one 32-bit word: one look-up per pixel instead of four.
-    large = np.take(table.view(np.uint32)[:, 0], drawing.faces).view(np.uint8).reshape(*drawing.faces.shape, 4)
+    large = cv2.LUT(drawing.faces, table.view(np.int32)[:, :, 0]).view(np.uint8).reshape(*drawing.faces.shape, 4)
     size = (drawing.faces.shape[1] // drawing.supersample, drawing.faces.shape[0] // drawing.supersample)
     pixels = np.asarray(cv2.resize(large, size, interpolation=cv2.INTER_AREA), np.uint8)
-    pixels[:, :, 3] = 255 - pixels[:, :, 3]
-    return Sprite(pixels, drawing.anchor, drawing.scale)
-
-
-def face_colours(style: Style, materials: NDArray[np.intp], shades: Floats) -> Floats:
-    """`[F, 3]` colours of faces, 0-255."""
-    colours = _MATERIAL_COLOURS.copy()
-    colours[: len(PAINTS)] = style.palette
-    if style.night is not None:
-        colours[_LAMPS] *= 3.0
-        if style.model in ("bus", "minibus"):
-            colours[_GLASS] *= 1.8
-        colours *= style.night
-    return np.minimum(colours[materials] * shades[:, None], 255.0)
+    pixels[:, :, 3] ^= 255
+    return Sprite(pixels, (*drawing.anchor, drawing.scale, *size))
 
 
 @functools.lru_cache(maxsize=8000)
 def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     azimuth_bin, elevation_bin, distance_bin, level = view
     fine = 3 if level < 3 else 2
-    shape = _geometry(model, phase)
+    shape = geometry(model, phase)
     azimuth, elevation = azimuth_bin / AZIMUTHS * 2 * math.pi, elevation_bin * _ELEVATION_STEP
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
     towards, right, up = np.array([ca * ce, sa * ce, se]), np.array([-sa, ca, 0.0]), np.array([-ca * se, -sa * se, ce])
@@ -167,7 +174,7 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     canvas = np.zeros((height, width), np.uint8)
 
     light = -0.45 * right + 0.48 * towards + (0.0, 0.0, 0.75)
-    shades = _shade(shape, dot3(shape.normals, light))
+    shades = shade(shape.flat, dot3(shape.normals, light))
     facing = ~shape.flat | (dot3(eye - shape.middles, shape.normals) > 0)
     far = np.add.reduceat(depth[:-1], shape.starts) / shape.counts
     visible = np.flatnonzero(facing)
@@ -184,11 +191,11 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
         else:
             cv2.fillConvexPoly(canvas, fixed[start : start + int(shape.counts[index])], number, cv2.LINE_8, 4)
     anchor = (float(u[-1] - low_u) / fine, float(v[-1] - low_v) / fine)
-    return Drawing(canvas, shape.materials[visible], shades[visible], anchor, float(zoom[-1]) / fine, fine)
+    return Drawing(canvas, shape.materials[visible], shades[visible, None], anchor, float(zoom[-1]) / fine, fine)
 
 
 @dataclass(frozen=True)
-class _Geometry:
+class Geometry:
     """A shape's faces as arrays: points of all faces after one another, and one row per face."""
 
     points: Floats
@@ -204,13 +211,13 @@ class _Geometry:
 
 
 @functools.lru_cache(maxsize=512)
-def _geometry(model: str, phase: int) -> _Geometry:
+def geometry(model: str, phase: int) -> Geometry:
     faces = SHAPES[model](phase).faces
     points = np.concatenate([face.points for face in faces])
     counts = np.array([len(face.points) for face in faces])
     radii = np.array([face.radius for face in faces])
     starts = np.cumsum(counts) - counts
-    return _Geometry(
+    return Geometry(
         points=points,
         starts=starts,
         counts=counts,
@@ -224,70 +231,13 @@ def _geometry(model: str, phase: int) -> _Geometry:
     )
 
 
-def draw_near(frame: Image, mask: Image | None, style: Style, phase: int, place: BodyPlace, tint: Gain) -> None:
-    """Draw a body close to the camera face by face: no view of it would be used twice, and perspective is strong.
-
-    `mask` is set to 1 where the body is.
-    """
-    shape, pose = _geometry(style.model, phase), place.pose
-    cos, sin = place.heading
-    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])  # body to world
-    seen = pose.view(rotated(shape.points * place.stature, turn) + place.origin)
-    normals = rotated(shape.normals, turn)
-    eye = (pose.position - place.origin) / place.stature
-    facing = ~shape.flat | (dot3(eye - rotated(shape.middles, turn), normals) > 0)
-    shades = _shade(shape, dot3(normals, -0.45 * pose.axes[0] - 0.48 * pose.axes[2] + (0.0, 0.0, 0.75)))
-    nearest, farthest = np.minimum.reduceat(seen[:, 2], shape.starts), np.maximum.reduceat(seen[:, 2], shape.starts)
-    visible = np.flatnonzero(facing & (farthest > NEAR))
-    visible = visible[np.argsort(-(np.add.reduceat(seen[:, 2], shape.starts) / shape.counts)[visible], kind="stable")]
-    colours = face_colours(style, shape.materials[visible], shades[visible]) * tint
-    zoom = pose.focal * 16 / np.maximum(seen[:, 2], NEAR)
-    fixed = np.rint(seen[:, :2] * zoom[:, None] + pose.centre * 16).astype(np.int32)
-    lowest, highest = np.minimum.reduceat(fixed, shape.starts), np.maximum.reduceat(fixed, shape.starts)
-    limit = 16 * frame.shape[0]
-    reach = 2 * shape.radii.max(axis=1) * zoom[shape.starts]  # discs are wider than their one point
-    outside = ((highest + reach[:, None] < 0) | (lowest - reach[:, None] > limit)).any(axis=1) & (nearest >= NEAR)
-    extent = (highest - lowest).max(axis=1) // 16
-    outside |= (extent < 1) & (shape.radii[:, 0] == 0)  # smaller than a pixel
-    edges = np.where(extent < 6, cv2.LINE_8, cv2.LINE_AA).tolist()  # smoothing costs more than filling
-    for index, colour in zip(visible.tolist(), colours.tolist(), strict=True):
-        if outside[index]:
-            continue
-        start = int(shape.starts[index])
-        if shape.radii[index, 0] > 0:
-            centre = (int(fixed[start, 0]), int(fixed[start, 1]))
-            axes = tuple(round(float(radius) * place.stature * zoom[start]) for radius in shape.radii[index])
-            cv2.ellipse(frame, centre, axes, 0, 0, 360, colour, -1, cv2.LINE_AA, 4)
-            if mask is not None:
-                cv2.ellipse(mask, centre, axes, 0, 0, 360, 1, -1, cv2.LINE_8, 4)
-            continue
-        polygon = fixed[start : start + int(shape.counts[index])]
-        if nearest[index] < NEAR:
-            outline = clip_polygon(seen[start : start + int(shape.counts[index])])
-            if outline is None:
-                continue
-            polygon = fixed_pixels(outline, pose)
-        cv2.fillConvexPoly(frame, polygon, colour, edges[index], 4)
-        if mask is not None:
-            cv2.fillConvexPoly(mask, polygon, 1, cv2.LINE_8, 4)
-
-
-def _shade(shape: _Geometry, towards_light: Floats) -> Floats:
-    return np.where(shape.flat, 0.62 + 0.48 * np.maximum(towards_light, 0.0), 0.95)
-
-
-@dataclass(frozen=True)
-class BodyPlace:
-    """Where a body stands, seen from where."""
-
-    pose: Pose
-    origin: Floats
-    heading: tuple[float, float]
-    stature: float
+def shade(flat: NDArray[np.bool_], towards_light: Floats) -> Floats:
+    """How bright faces are: those that turn to the light more, round ones all alike."""
+    return np.where(flat, 0.62 + 0.48 * np.maximum(towards_light, 0.0), 0.95)
 
 
 def height_of(model: str) -> float:
-    return _geometry(model, 0).height
+    return geometry(model, 0).height
 
 
 _CLOTHES = (

@@ -51,13 +51,14 @@ def light_of(street: Street, illumination: Illumination, weather: Weather, rng: 
 
 def noise(shape: tuple[int, int], octaves: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
     """Smooth noise in about [-1, 1] that tiles: blurred grids at several scales."""
-    out = np.zeros(shape, np.float32)
+    out: NDArray[np.float32] | None = None
     for cells in octaves:
-        grid = rng.uniform(
-            -1, 1, size=(max(2, shape[0] * cells // max(shape)), max(2, shape[1] * cells // max(shape)))
-        ).astype(np.float32)
-        out += cv2.resize(grid, (shape[1], shape[0]), interpolation=cv2.INTER_LINEAR)
-    return out / np.float32(len(octaves))
+        size = (max(2, shape[0] * cells // max(shape)), max(2, shape[1] * cells // max(shape)))
+        grid = rng.uniform(-1, 1, size=size).astype(np.float32) / np.float32(len(octaves))
+        layer = np.asarray(cv2.resize(grid, (shape[1], shape[0]), interpolation=cv2.INTER_LINEAR), np.float32)
+        out = layer if out is None else np.add(out, layer, out=out)
+    assert out is not None
+    return out
 
 
 def ground_texture(street: Street, weather: Weather, light: Light, rng: np.random.Generator) -> Image:
@@ -66,47 +67,57 @@ def ground_texture(street: Street, weather: Weather, light: Light, rng: np.rando
     height = round((street.extent[1] if street.junction is not None else 32.0) * GROUND_SCALE)
     middle, scale = height / 2, GROUND_SCALE
     road, earth = np.array(street.city.road, np.float32), np.array(street.city.earth, np.float32)
-    image = np.empty((height, width, 3), np.float32)
-    image[:] = earth * 0.85
+    image = _filled((height, width), earth * np.float32(0.85))
     rows = (np.arange(height) - middle) / scale
-    image[np.abs(rows) < street.half_way] = earth
-    image[np.abs(rows) < street.half_road] = road
+    whole_row = np.ones((width, 1), np.float32)  # filling row by row is several times as fast as pixel by pixel
+    image[np.abs(rows) < street.half_way] = whole_row * earth
+    image[np.abs(rows) < street.half_road] = whole_row * road
     if street.family.water:
-        image[rows < -street.half_way - 0.1] = (96, 132, 146)
+        image[rows < -street.half_way - 0.1] = whole_row * np.array((96, 132, 146), np.float32)
     if street.junction is not None:
         columns = np.arange(width) / scale - street.junction
         image[:, np.abs(columns) < street.half_way] = earth
         image[:, np.abs(columns) < street.half_road] = road
-        image[np.abs(rows) < street.half_road] = road
+        image[np.abs(rows) < street.half_road] = whole_row * road
     _paving(image, rows, street)
-    shade = 1.0 + 0.07 * noise((height, width), (90, 400), rng)
+    shade = noise((height, width), (90, 400), rng)
+    shade *= np.float32(0.07)
+    shade += 1
     if street.disorder > 0.3:  # soft boundaries: dust and broken edges eat into the carriageway
         for kerb in (-street.half_road, street.half_road):
             low, high = (max(0, round(middle + (kerb + side) * scale)) for side in (-0.9, 0.9))
-            ragged = np.clip(1.3 * noise((high - low, width), (48, 120), rng), 0, 0.8)[..., None]
-            image[low:high] += ragged * (earth - image[low:high])
-        shade *= 1.0 - 0.14 * (noise((height, width), (14, 30), rng) > 0.42)
-        shade *= 1.0 - 0.20 * (noise((height, width), (70, 160), rng) > 0.55)  # potholes, stains
+            ragged = np.clip(1.3 * noise((high - low, width), (48, 120), rng), 0, 0.8)
+            image[low:high] += _shaded(_filled((high - low, width), earth) - image[low:high], ragged)
+        for octaves, least, depth in (((14, 30), 0.42, 0.14), ((70, 160), 0.55, 0.20)):  # patches; potholes, stains
+            dark = cv2.threshold(noise((height, width), octaves, rng), least, depth, cv2.THRESH_BINARY)[1]
+            shade *= 1 - dark
     image = _shaded(image, shade)
     _markings(image, street)
     if weather == "rain":
-        puddles = np.clip(noise((height, width), (20, 60), rng) * 2.2 - 0.25, 0, 1)[..., None]
-        image = image * (0.72 - 0.15 * puddles) + puddles * np.array((70, 78, 88), np.float32)
+        puddles = np.clip(noise((height, width), (20, 60), rng) * 2.2 - 0.25, 0, 1)
+        image = _shaded(image, 0.72 - 0.15 * puddles)
+        image += cv2.merge([puddles * np.float32(tone) for tone in (70, 78, 88)])
     if light.night:  # pools of lamp light
         pools = np.zeros((height, width), np.float32)
         for x in range(0, int(street.extent[0]), 14):
             for sign in (1, -1):
                 centre = (round((x + 4) * scale), round(middle + sign * street.half_road * scale))
                 cv2.circle(pools, centre, round(4.5 * scale), 1.0, -1)
-        soft = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))[..., None]
-        image *= 1.0 + soft * np.array((1.5, 1.15, 0.7), np.float32)
+        soft = cv2.blur(cv2.blur(pools, (61, 61)), (61, 61))
+        image = _shaded(image, *(1 + soft * np.float32(warm) for warm in (1.5, 1.15, 0.7)))
     return _lit(image, light)
 
 
-def _shaded(image: NDArray[np.float32], shade: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Image times a map: three planes at once are several times as fast as broadcasting over the last axis."""
-    plane = shade.astype(np.float32)
-    return np.asarray(cv2.multiply(image, cv2.merge([plane, plane, plane])), np.float32)
+def _filled(shape: tuple[int, int], colour: NDArray[np.float32]) -> NDArray[np.float32]:
+    image = np.empty((*shape, 3), np.float32)
+    image[:] = np.tile(colour, (shape[1], 1))
+    return image
+
+
+def _shaded(image: NDArray[np.float32], *shades: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Image times one map, or one per channel: merged planes are far faster than broadcasting over the last axis."""
+    planes = [shade.astype(np.float32, copy=False) for shade in shades]
+    return np.asarray(cv2.multiply(image, cv2.merge(planes * (3 // len(planes)))), np.float32)
 
 
 def _lit(image: NDArray[np.float32], light: Light) -> Image:
@@ -171,9 +182,10 @@ def wall_texture(street: Street, building: Building, light: Light) -> Image:
     span = max(abs(building.x1 - building.x0), abs(building.y1 - building.y0))
     width, height = max(8, round(span * scale)), max(8, round(building.height * scale))
     paint = np.array(city.walls[int(rng.integers(len(city.walls)))], np.float32)
-    image = np.empty((height, width, 3), np.float32)
-    image[:] = paint * float(rng.uniform(0.9, 1.06))
-    stains = 1.0 + 0.05 * noise((height, width), (12, 60), rng)
+    image = _filled((height, width), paint * np.float32(rng.uniform(0.9, 1.06)))
+    stains = noise((height, width), (12, 60), rng)
+    stains *= np.float32(0.05)
+    stains += 1
     image[: max(1, round(0.25 * scale))] = np.array(city.trim)  # parapet
     ground_floor = round(3.2 * scale)
     storeys = max(0, round((building.height - 3.6) / 3.1))
@@ -187,7 +199,8 @@ def wall_texture(street: Street, building: Building, light: Light) -> Image:
     else:
         _entrance(image, ground_floor, city.trim, building.arched, rng)
     grime = np.linspace(0.0, 1.0, height, dtype=np.float32)[:, None] ** 4
-    return _lit(_shaded(image, stains * (1.0 - 0.22 * grime)), light)
+    stains *= 1 - np.float32(0.22) * grime
+    return np.asarray(cv2.convertScaleAbs(_shaded(image, *(stains * gain for gain in light.gain))), np.uint8)
 
 
 def _storey(
@@ -215,7 +228,7 @@ def _storey(
         elif rng.random() < 0.25:  # air conditioner under the window
             cv2.rectangle(image, (x0, y1 + 3), (x0 + round(0.8 * scale), y1 + round(0.55 * scale)), (208, 206, 200), -1)
         elif rng.random() < 0.2:  # washing on a line
-            colour = tuple(int(c) for c in rng.integers(60, 240, size=3))
+            colour = rng.integers(60, 240, size=3).tolist()
             cv2.rectangle(image, (x0, y1), (x0 + round(0.5 * scale), y1 + round(0.7 * scale)), colour, -1)
     if has_balcony:
         y = top + round(2.35 * scale)
@@ -242,7 +255,7 @@ def _shops(
         cv2.rectangle(image, (x0, top + round(0.9 * scale)), (x1, height - 1), inside, -1)
         for _ in range(10):  # goods on display
             gx, gy = int(rng.integers(x0, max(x0 + 1, x1 - 6))), int(rng.integers(top + round(1.1 * scale), height - 4))
-            colour = tuple(int(c) for c in rng.integers(50, 230, size=3))
+            colour = rng.integers(50, 230, size=3).tolist()
             cv2.rectangle(
                 image, (gx, gy), (min(x1, gx + int(rng.integers(3, 9))), gy + int(rng.integers(3, 8))), colour, -1
             )
@@ -281,11 +294,11 @@ def _entrance(image: NDArray[np.float32], floor: int, trim: RGB, arched: bool, r
 def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> Image:
     """360° of sky and distant roofs, `[120, 720, 3]`: two pixels per degree, horizon at row 90."""
     height, width, horizon = 120, 720, 90
-    rows = np.clip((horizon - np.arange(height)) / horizon, 0, 1).astype(np.float32)[:, None, None] ** 0.7
-    image = np.empty((height, width, 3), np.float32)
-    image[:] = light.air * (1 - rows) + light.zenith * rows
-    clouds = np.clip(noise((height, width), (10, 24, 60), rng) * 1.4, 0, 1)[..., None] * rows
-    image += clouds * 0.35 * (light.air - image)
+    rows = np.clip((horizon - np.arange(height)) / horizon, 0, 1).astype(np.float32)[:, None] ** np.float32(0.7)
+    clouds = 0.35 * np.clip(noise((height, width), (10, 24, 60), rng) * 1.4, 0, 1) * rows
+    # From the air at the horizon to the zenith, and where clouds are back to the air.
+    share = rows * (1 - clouds)
+    image = cv2.merge([air + share * (top - air) for air, top in zip(light.air, light.zenith, strict=True)])
     shade = 0.62 * light.air + 0.38 * np.asarray(street.city.walls[0], np.float32) * light.gain
     x = 0
     while x < width:
@@ -300,4 +313,4 @@ def sky_panorama(street: Street, light: Light, rng: np.random.Generator) -> Imag
                 image[py, px] = (220, 190, 120)
         x += span
     image[horizon + 2 :] = light.air * 0.9
-    return np.clip(image, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(image, 0, 255), np.uint8)

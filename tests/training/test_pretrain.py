@@ -13,7 +13,6 @@ from factorjepa.backbones import load
 from factorjepa.backbones.spec import resolve
 from factorjepa.errors import TrainingError
 from factorjepa.training.optimiser import parameter_groups, rate
-from factorjepa.training.pool import Windows
 from factorjepa.training.pretrain import Pretraining, PretrainSettings
 from factorjepa.training.run import RunDirectory
 from factorjepa.world import WorldSettings
@@ -83,7 +82,7 @@ def test_losses_fall_on_windows_it_sees_again(tmp_path: Path, windows: Path) -> 
     run = Pretraining(tmp_path / "run", TINY.model_copy(update=changes), torch.device("cpu"))
     losses, update = [], run._update
 
-    def watched(video: Windows, masks: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    def watched(video: torch.Tensor, masks: list[torch.Tensor]) -> dict[str, torch.Tensor]:
         parts = update(video, masks)
         losses.append(float(parts["future"]))
         return parts

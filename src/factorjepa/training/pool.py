@@ -7,6 +7,8 @@ one finds the files of its first half. One file per source video, written whole.
 
 from __future__ import annotations
 
+import io
+import math
 import multiprocessing
 import time
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ _PATIENCE = 600.0  # seconds without a new file before we say that something is 
 class WindowPool:
     """Sources `first, first + 1, ...` of a world, made in worker processes in that order; a context manager.
 
-    `take(source, row)` waits until that source has been made.
+    Reading a source waits until it has been made.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class WindowPool:
         self.folder, self.sources, self.first = Path(folder), sources, first
         self._job = (str(folder), world.model_dump(), seed, frames)
         self._workers = max(1, workers)
-        self._opened: dict[int, Windows] = {}
+        self._shape = (frames, world.size, world.size, 3)
+        self._header = _header_bytes(self._shape)
+        self._counts: dict[int, int] = {}
         self._made: list[Any] = []
 
     def __enter__(self) -> WindowPool:
@@ -64,20 +68,32 @@ class WindowPool:
 
     def windows(self, source: int) -> Windows:
         """All windows of the n-th source of this pool."""
-        if source not in self._opened:
-            path = _path(self.folder, self.first + source)
-            self._wait_for(path)
-            self._opened[source] = np.load(path, mmap_mode="r")
-        return self._opened[source]
+        return np.stack([self._read(source, row) for row in range(self._count(source))])
 
     def batch(self, count: int, ready: int, random: np.random.Generator) -> Windows:
-        """`count` windows of the first `ready` sources, each source as likely as any other."""
+        """`count` windows of the first `ready` sources, each source as likely as any other; threads may call it."""
         chosen: list[Windows] = []
         while len(chosen) < count:
-            of_source = self.windows(int(random.integers(ready)))
-            if len(of_source):
-                chosen.append(of_source[int(random.integers(len(of_source)))])
+            source = int(random.integers(ready))
+            if rows := self._count(source):
+                chosen.append(self._read(source, int(random.integers(rows))))
         return np.stack(chosen)
+
+    def _count(self, source: int) -> int:
+        if source not in self._counts:
+            path = self._path(source)
+            self._wait_for(path)
+            self._counts[source] = (path.stat().st_size - self._header) // math.prod(self._shape)
+        return self._counts[source]
+
+    def _read(self, source: int, row: int) -> Windows:
+        """One window by its place in the file: thousands of mapped files would exhaust the file descriptors."""
+        size = math.prod(self._shape)
+        flat = np.fromfile(self._path(source), np.uint8, size, offset=self._header + row * size)
+        return flat.reshape(self._shape)
+
+    def _path(self, source: int) -> Path:
+        return _path(self.folder, self.first + source)
 
     def _wait_for(self, path: Path) -> None:
         started = time.monotonic()
@@ -102,6 +118,13 @@ def make_source(folder: str, world: dict[str, Any], seed: int, frames: int, sour
             np.save(opened, stacked)
 
     write_atomic(_path(Path(folder), source), save)
+
+
+def _header_bytes(shape: tuple[int, ...]) -> int:
+    """Length of the header that `np.save` writes; it is padded, and so the same for any number of windows."""
+    written = io.BytesIO()
+    np.save(written, np.empty((0, *shape), np.uint8))
+    return written.tell()
 
 
 def _path(folder: Path, source: int) -> Path:

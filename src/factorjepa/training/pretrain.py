@@ -9,14 +9,14 @@ Shapes: B batch, T frames, N tokens, n chosen tokens, W = levels * width.
 
 from __future__ import annotations
 
-import queue
-import threading
+import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -37,6 +37,7 @@ from .pool import WindowPool, Windows
 from .run import RunDirectory
 
 LOG_EVERY = 50  # steps
+PREPARING = 4  # threads that read windows and draw masks
 HELD_OUT = 10_000_000  # first source of the validation pool: never reached by training
 
 
@@ -112,38 +113,21 @@ class Pretraining:
             self._save_weights()
             return self.validate(held_out)
 
-    def _batches(self, pool: WindowPool) -> Iterator[tuple[Windows, list[Tensor]]]:
-        """Batches of the remaining steps, prepared one thread ahead; what a batch holds depends on its step alone."""
-        ahead: queue.Queue[tuple[Windows, list[Tensor]] | BaseException] = queue.Queue(maxsize=4)
-        closed = threading.Event()
-
-        def prepare(steps: range) -> None:
+    def _batches(self, pool: WindowPool) -> Iterator[tuple[Tensor, list[Tensor]]]:
+        """Batches of the remaining steps, prepared some threads ahead; what a batch holds depends on its step alone."""
+        with ThreadPoolExecutor(PREPARING) as preparing:
+            ahead: deque[Future[tuple[Tensor, list[Tensor]]]] = deque()
+            steps = iter(range(self.step, self.settings.steps))
             try:
-                for step in steps:
-                    made = self._batch(pool, step)
-                    while not closed.is_set():
-                        try:
-                            ahead.put(made, timeout=0.2)
-                            break
-                        except queue.Full:
-                            continue
-                    if closed.is_set():
-                        return
-            except BaseException as error:  # handed over: the main thread raises it
-                ahead.put(error)
+                for step in itertools.chain(steps, itertools.repeat(None, 2 * PREPARING)):
+                    if step is not None:
+                        ahead.append(preparing.submit(self._batch, pool, step))
+                    if ahead and (step is None or len(ahead) > 2 * PREPARING):
+                        yield ahead.popleft().result()
+            finally:
+                preparing.shutdown(wait=False, cancel_futures=True)
 
-        thread = threading.Thread(target=prepare, args=(range(self.step, self.settings.steps),), daemon=True)
-        thread.start()
-        try:
-            for _ in range(self.step, self.settings.steps):
-                item = ahead.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            closed.set()
-
-    def _batch(self, pool: WindowPool, step: int) -> tuple[Windows, list[Tensor]]:
+    def _batch(self, pool: WindowPool, step: int) -> tuple[Tensor, list[Tensor]]:
         settings = self.settings
         grown = settings.sources_at_start + (settings.sources - settings.sources_at_start) * step / settings.steps
         random = stream(settings.seed, "pretrain", step)
@@ -157,9 +141,10 @@ class Pretraining:
         context_grid = (self.context_tubelets, rows, columns)
         kept = max(1, round(share * rows * columns))
         masks.append(context_masks(POLICIES[0], settings.seed, names, context_grid, kept=kept))
-        return video, masks
+        made = torch.from_numpy(video)
+        return (made.pin_memory() if self.device.type == "cuda" else made), masks
 
-    def _update(self, video: Windows, masks: list[Tensor]) -> dict[str, Tensor]:
+    def _update(self, video: Tensor, masks: list[Tensor]) -> dict[str, Tensor]:
         settings = self.settings
         share = rate(self.step, settings.steps, settings.warmup, settings.floor)
         set_rate(self.optimiser, share)
@@ -215,7 +200,7 @@ class Pretraining:
         for windows in held_out:
             if not len(windows):
                 continue
-            x = to_video(np.array(windows), self.device)
+            x = to_video(torch.from_numpy(windows), self.device)
             context, target = (part.to(self.device).expand(len(x), -1) for part in split)
             with self._precision():
                 wanted = normalised_levels(self.target(x, None, True).float(), dim)[..., -dim:]
@@ -277,8 +262,8 @@ class Pretraining:
         save(kept.half(), self.out / "weights.safetensors")
 
 
-def to_video(windows: Windows, device: torch.device) -> Tensor:
+def to_video(windows: Tensor, device: torch.device) -> Tensor:
     """Bytes `[B, T, H, W, 3]` to a normalised video `[B, 3, T, H, W]`, on the device."""
-    x = torch.from_numpy(windows).to(device, non_blocking=True).permute(0, 4, 1, 2, 3).float().div_(255)
+    x = windows.to(device, non_blocking=True).permute(0, 4, 1, 2, 3).float().div_(255)
     mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
     return (x - mean) / std

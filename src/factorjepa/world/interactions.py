@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .crowd import DT, RATE, Floats, State, wrap
 from .dynamics import intent, step
 from .motion import LIST_STEPS, Edit, Trajectory, conditions
-from .neighbours import pair_terms, pairs_near, pairs_within
+from .neighbours import Everyone, pair_terms
 from .population import Population
 
 HORIZON = 1.0  # s after which effects are measured
@@ -94,11 +94,11 @@ def removal_effects(
     place = np.full((removed.size, n + 1), -1)
     place[world, rows] = np.arange(rows.size)
     local = crowd.take(rows, place[world, crowd.partner[rows]])
-    state = start.take(rows)
+    state, everyone = start.take(rows), Everyone(local, world, rerun)
     for k in range(anchor, anchor + _STEPS):
         now = conditions(edits, k * DT, n)
         if (k - anchor) % LIST_STEPS == 0:
-            possible = pairs_near(state, local, ground, world, rerun, LIST_STEPS)
+            possible = everyone.within(state, ground, LIST_STEPS)
         pairs = possible.now(state, ground)
         present = now.present[rows] & ((population.kind[rows] < 0) | (not now.alone))
         state = step(state, local, ground, pairs, k * DT, present, now.urge[rows])
@@ -116,10 +116,11 @@ def removal_effects(
 def _displacement_alone(population: Population, trajectory: Trajectory, anchor: int, edits: Sequence[Edit]) -> Floats:
     """Metres between where everyone is after a second and where they would be without the other agents."""
     crowd, ground, state = population.crowd, population.ground, trajectory.state(anchor)
-    world, things = np.zeros(len(crowd), dtype=np.intp), population.kind < 0  # obstacles and the camera stay
+    things = population.kind < 0  # obstacles and the camera stay
+    everyone = Everyone(crowd, np.zeros(len(crowd), dtype=np.intp), crowd.mobile)
     for k in range(anchor, anchor + _STEPS):
         if (k - anchor) % LIST_STEPS == 0:
-            possible = pairs_near(state, crowd, ground, world, crowd.mobile, LIST_STEPS)
+            possible = everyone.within(state, ground, LIST_STEPS)
         pairs, urge = possible.now(state, ground), conditions(edits, k * DT, len(crowd)).urge
         state = step(state, crowd, ground, pairs, k * DT, things, urge)
         if (camera := population.camera) is not None:  # its way is given
@@ -153,11 +154,11 @@ def _mechanisms(
     """The strongest term of the interaction law between each pair during the second after the anchor."""
     crowd, ground = population.crowd, population.ground
     n = len(crowd)
-    world = np.zeros(n, dtype=np.intp)
+    everyone = Everyone(crowd, np.zeros(n, dtype=np.intp), crowd.mobile)
     strongest: dict[tuple[int, int], tuple[float, str]] = {}
     for k in range(anchor, anchor + _STEPS, 3):
         state = trajectory.state(k)
-        pairs = pairs_within(state, crowd, ground, world, crowd.mobile)
+        pairs = everyone.within(state, ground, 1).now(state, ground)
         want = intent(state, crowd, ground, k * DT, conditions(edits, k * DT, n).urge)
         terms = pair_terms(state, crowd, ground, pairs, want)
         speed = np.maximum(want.speed[pairs.who], 0.3)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .crowd import DT, Bools, Crowd, Floats, Motion, State
 from .dynamics import step
-from .neighbours import pairs_near
+from .neighbours import Everyone
 from .population import Population
 
 LIST_STEPS = 4  # steps for which one list of possible neighbours serves
@@ -92,6 +92,7 @@ def simulate_together(
     for end in pauses:
         crowd, world, parts = _side_by_side(populations, running)
         things = np.concatenate([populations[index].kind < 0 for index in running])
+        everyone = Everyone(crowd, world, crowd.mobile)
         moments: list[tuple[State, Bools]] = []
         for k in range(begin, end):
             now = conditions(edits if k >= 0 else (), k * DT, len(crowd))
@@ -102,7 +103,7 @@ def simulate_together(
             # Streets, obstacles and the camera stay; agents alone do not see each other.
             present = things if now.alone else now.present
             if (k - begin) % LIST_STEPS == 0:
-                possible = pairs_near(state, crowd, ground, world, crowd.mobile, LIST_STEPS)
+                possible = everyone.within(state, ground, LIST_STEPS)
             state = step(state, crowd, ground, possible.now(state, ground), k * DT, present, now.urge)
         if begin >= 0:
             together = _stacked(moments)

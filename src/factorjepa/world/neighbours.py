@@ -38,11 +38,21 @@ class Pairs:
 
     who: Ints
     whom: Ints
-    fixed: Floats  # [9, P] what does not change while they move, see `_fixed`
+    fixed: Floats  # [9, P] what does not change while they move, see `of`
 
     @classmethod
     def of(cls, crowd: Crowd, who: Ints, whom: Ints) -> Pairs:
-        return cls(who, whom, _fixed(crowd, who, whom))
+        """With reach, least distance ahead, half length and width of both, push share, look ahead and side.
+
+        Reach is the distance beyond which the second has no influence on the first.
+        """
+        one, other = crowd.body.take(who, axis=1), crowd.body[:3].take(whom, axis=1)
+        half_length, half_width, push, look, speed, side = one
+        bulk = other[0] + other[1]
+        share = HARD_CONTACT * other[2] / (push + other[2])
+        behind = -(half_length + bulk + _CONTACT)
+        bodies = (half_length, half_width, other[0], other[1])
+        return cls(who, whom, np.array([look + bulk, behind, *bodies, share, 1.2 + 0.9 * speed, 0.3 * side]))
 
     @property
     def starts(self) -> Ints:
@@ -60,19 +70,29 @@ class Pairs:
         return Pairs(self.who.take(kept), self.whom.take(kept), self.fixed.take(kept, axis=1))
 
 
-def _fixed(crowd: Crowd, who: Ints, whom: Ints) -> Floats:
-    """`[9, P]` reach, least distance ahead, half length and width of both, push share, look ahead, side.
+class Everyone:
+    """All pairs of the same world, of whom the first `reacts`. Rows of a world lie side by side.
 
-    Reach is the distance beyond which the second has no influence on the first.
+    The street is short beside anyone's reach: to look at all pairs is cheaper than to sort.
     """
-    one, other = crowd.body.take(who, axis=1), crowd.body.take(whom, axis=1)
-    half_length, half_width, push, look, speed, side = one
-    bulk = other[0] + other[1]
-    share = HARD_CONTACT * other[2] / (push + other[2])
-    behind = -(half_length + bulk + _CONTACT)
-    return np.array(
-        [look + bulk, behind, half_length, half_width, other[0], other[1], share, 1.2 + 0.9 * speed, 0.3 * side]
-    )
+
+    def __init__(self, crowd: Crowd, world: Ints, reacts: Bools) -> None:
+        rows, sizes = np.flatnonzero(reacts), np.bincount(world)
+        first, counts = (np.cumsum(sizes) - sizes)[world[rows]], sizes[world[rows]]
+        self.crowd = crowd
+        self.who = np.repeat(rows, counts)
+        self.whom = np.arange(self.who.size) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        self.others = self.who != self.whom
+
+    def within(self, state: State, ground: Ground, steps: int) -> Pairs:
+        """The pairs of which the first may notice the second now or before `steps` steps are over."""
+        way = (steps - 1) * DT * self.crowd.manner.top_speed
+        place = np.array([state.x, state.y, self.crowd.look + way, self.crowd.bulk + way])
+        one, other = place[:3].take(self.who, axis=1), place.take(self.whom, axis=1)
+        dx, dy = _apart(one, other, ground)
+        reach = one[2] + other[3]
+        near = np.flatnonzero((dx * dx + dy * dy < reach * reach) & self.others)
+        return Pairs.of(self.crowd, self.who.take(near), self.whom.take(near))
 
 
 def _apart(one: Floats, other: Floats, ground: Ground) -> Floats:
@@ -80,38 +100,9 @@ def _apart(one: Floats, other: Floats, ground: Ground) -> Floats:
     return wrap(other[:2] - one[:2], ground.periods)
 
 
-def pairs_near(state: State, crowd: Crowd, ground: Ground, world: Ints, reacts: Bools, steps: int = 1) -> Pairs:
-    """All pairs of the same world in which the first (one that `reacts`) can notice the second within `steps` steps.
-
-    Sweep along x: the street is much longer than anyone's reach, so most pairs are never looked at. Worlds lie far
-    apart on the sweep line.
-    """
-    period, n = ground.extent[0], state.x.size
-    way = (steps - 1) * DT * crowd.manner.top_speed  # that each can go before the last of these steps
-    x = state.x % period
-    line = x + world * (4.0 * period)
-    ring = np.concatenate([line - period, line, line + period])
-    order = np.argsort(ring, kind="stable")
-    ring, order = ring[order], order % n
-    rows = np.flatnonzero(reacts)
-    around = np.minimum((crowd.look + way).take(rows) + (crowd.bulk + way).max(initial=0.0), period / 2)
-    centre = line.take(rows)
-    low = np.searchsorted(ring, centre - around)
-    counts = np.searchsorted(ring, centre + around) - low
-    who = np.repeat(rows, counts)
-    whom = order.take(np.arange(who.size) + np.repeat(low - np.cumsum(counts) + counts, counts))
-    place = np.array([x, state.y])
-    dx, dy = _apart(place.take(who, axis=1), place.take(whom, axis=1), ground)
-    reach = (crowd.look + way).take(who) + (crowd.bulk + way).take(whom)
-    near = np.flatnonzero((dx * dx + dy * dy < reach * reach) & (who != whom))
-    who, whom = who.take(near), whom.take(near)
-    order = np.argsort(who * n + whom, kind="stable")
-    return Pairs.of(crowd, who.take(order), whom.take(order))
-
-
 def pairs_within(state: State, crowd: Crowd, ground: Ground, world: Ints, reacts: Bools) -> Pairs:
     """All pairs of the same world in which the first (one that `reacts`) can notice the second now."""
-    return pairs_near(state, crowd, ground, world, reacts).now(state, ground)
+    return Everyone(crowd, world, reacts).within(state, ground, 1).now(state, ground)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from factorjepa.backbones import load
 from factorjepa.backbones.spec import resolve
 from factorjepa.errors import TrainingError
 from factorjepa.training.optimiser import parameter_groups, rate
-from factorjepa.training.pretrain import Pretraining, PretrainSettings
+from factorjepa.training.pretrain import Pretraining, PretrainSettings, _Prepared, hidden_tokens, placed
 from factorjepa.training.run import RunDirectory
 from factorjepa.world import WorldSettings
 
@@ -23,7 +23,7 @@ SPEC = {
 }  # fmt: skip
 TINY = PretrainSettings(
     spec=SPEC, world=WorldSettings(regime="sparse", size=32, seconds=(6.0, 6.0)), steps=6, batch=4, sources=2,
-    sources_at_start=1, warmup=2, validate_every=3, validation_sources=1, save_every=2,
+    sources_at_start=1, warmup=2, crop=2, whole=0.5, validate_every=3, validation_sources=1, save_every=2,
 )  # fmt: skip
 
 
@@ -82,8 +82,8 @@ def test_losses_fall_on_windows_it_sees_again(tmp_path: Path, windows: Path) -> 
     run = Pretraining(tmp_path / "run", TINY.model_copy(update=changes), torch.device("cpu"))
     losses, update = [], run._update
 
-    def watched(video: torch.Tensor, masks: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-        parts = update(video, masks)
+    def watched(batch: _Prepared) -> dict[str, torch.Tensor]:
+        parts = update(batch)
         losses.append(float(parts["future"]))
         return parts
 
@@ -100,6 +100,19 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(tmp_path: Pa
     assert not weights or all(
         tensor.isfinite().all() for tensor in RunDirectory.existing(tmp_path / "run").weights("last").values()
     )
+
+
+def test_tokens_of_a_square_keep_their_places_in_the_grid() -> None:
+    seen, grid = (2, 2, 2), (2, 4, 4)
+    index = torch.arange(8).expand(2, -1)
+    found = placed(index, seen, torch.tensor([[0, 0], [2, 1]]), grid)
+    assert found[0].tolist() == [0, 1, 4, 5, 16, 17, 20, 21]
+    assert found[1].tolist() == [9, 10, 13, 14, 25, 26, 29, 30]
+
+
+def test_context_and_hidden_tokens_make_up_the_grid() -> None:
+    context = torch.tensor([[0, 3, 5], [1, 2, 7]])
+    assert hidden_tokens(context, (2, 2, 2)).tolist() == [[1, 2, 4, 6, 7], [0, 3, 4, 5, 6]]
 
 
 def test_the_rate_warms_up_and_falls_to_its_floor() -> None:

@@ -72,12 +72,13 @@ class WindowPool:
 
     def batch(self, count: int, ready: int, random: np.random.Generator) -> Windows:
         """`count` windows of the first `ready` sources, each source as likely as any other; threads may call it."""
-        chosen: list[Windows] = []
-        while len(chosen) < count:
+        chosen, found = np.empty((count, *self._shape), np.uint8), 0
+        while found < count:
             source = int(random.integers(ready))
             if rows := self._count(source):
-                chosen.append(self._read(source, int(random.integers(rows))))
-        return np.stack(chosen)
+                chosen[found] = self._read(source, int(random.integers(rows)))
+                found += 1
+        return chosen
 
     def _count(self, source: int) -> int:
         if source not in self._counts:

@@ -2,28 +2,35 @@
 
 Every step shows each clip three times: through the two block policies of V-JEPA, and through the future split (the
 context is the first three quarters of the clip, thinned to a random share of its positions), so that the predictor
-has met the question that this project asks. Targets are the momentum encoder's normalised levels of the whole clip.
+has met the question that this project asks. Targets are the momentum encoder's normalised levels.
+
+Most steps look at a random square of token columns per clip (`crop`), targets included: the cost of attention falls by
+an order of magnitude. The last steps see whole frames, as released V-JEPA ends at a higher resolution.
 
 Shapes: B batch, T frames, N tokens, n chosen tokens, W = levels * width.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from ..backbones import build
 from ..backbones.checkpoint import save
-from ..backbones.masks import POLICIES, context_masks, future_split
+from ..backbones.masks import POLICIES, Grid, context_masks, future_split
 from ..backbones.momentum import MomentumEncoder
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
 from ..config import Settings, dump
@@ -37,7 +44,8 @@ from .pool import WindowPool, Windows
 from .run import RunDirectory
 
 LOG_EVERY = 50  # steps
-PREPARING = 4  # threads that read windows and draw masks
+PREPARING = 6  # threads that read windows and draw masks
+PASSES = ("small", "large", "future")
 HELD_OUT = 10_000_000  # first source of the validation pool: never reached by training
 
 
@@ -58,10 +66,27 @@ class PretrainSettings(Settings):
     weight_decay: float = Field(default=0.04, ge=0)
     clip: float = Field(default=1.0, gt=0)  # global gradient norm
     momentum: tuple[float, float] = (0.996, 0.9995)  # of the target encoder, first and last step
+    crop: int = Field(default=8, ge=1)  # tokens a side that most steps look at
+    whole: float = Field(default=0.1, ge=0, le=1)  # share of the steps, the last ones, that see whole frames
     thinned: tuple[float, ...] = (1.0, 0.5, 0.25)  # shares of the context's positions in the future split, by turns
     validate_every: int = Field(default=500, ge=1)
     validation_sources: int = Field(default=40, ge=1)
     save_every: int = Field(default=500, ge=1)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A batch of windows, and which tokens each pass shows and asks for, numbered within the `seen` grid."""
+
+    video: Tensor  # uint8 [B, T, H, W, 3]
+    mirrored: Tensor  # bool [B]
+    everything: Tensor  # int64 [B, n]
+    passes: tuple[tuple[Tensor, Tensor], ...]  # context and target, int64 [B, n] each
+    seen: Grid
+    corner: NDArray[np.int64]  # [B, 2] row and column where the seen square begins
+
+    def pinned(self) -> _Prepared:
+        return dataclasses.replace(self, video=self.video.pin_memory())
 
 
 class Pretraining:
@@ -92,8 +117,8 @@ class Pretraining:
                 held_out = [validation.windows(source) for source in range(held)]
             started, first = time.monotonic(), self.step
             with WindowPool(pool_folder, world, seed, settings.sources, workers, frames) as pool:
-                for video, masks in self._batches(pool):
-                    parts = self._update(video, masks)
+                for batch in self._batches(pool):
+                    parts = self._update(batch)
                     last = self.step == settings.steps
                     looked_at = (LOG_EVERY, settings.validate_every, settings.save_every)
                     if any(self.step % every == 0 for every in looked_at) and not torch.isfinite(parts["loss"]):
@@ -113,10 +138,10 @@ class Pretraining:
             self._save_weights()
             return self.validate(held_out)
 
-    def _batches(self, pool: WindowPool) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    def _batches(self, pool: WindowPool) -> Iterator[_Prepared]:
         """Batches of the remaining steps, prepared some threads ahead; what a batch holds depends on its step alone."""
         with ThreadPoolExecutor(PREPARING) as preparing:
-            ahead: deque[Future[tuple[Tensor, list[Tensor]]]] = deque()
+            ahead: deque[Future[_Prepared]] = deque()
             steps = iter(range(self.step, self.settings.steps))
             try:
                 for step in itertools.chain(steps, itertools.repeat(None, 2 * PREPARING)):
@@ -127,46 +152,56 @@ class Pretraining:
             finally:
                 preparing.shutdown(wait=False, cancel_futures=True)
 
-    def _batch(self, pool: WindowPool, step: int) -> tuple[Tensor, list[Tensor]]:
+    def _batch(self, pool: WindowPool, step: int) -> _Prepared:
         settings = self.settings
         grown = settings.sources_at_start + (settings.sources - settings.sources_at_start) * step / settings.steps
         random = stream(settings.seed, "pretrain", step)
-        video = pool.batch(settings.batch, max(1, min(settings.sources, int(grown))), random)
-        mirrored = random.random(settings.batch) < 0.5
-        video[mirrored] = video[mirrored, :, :, ::-1]
+        video = torch.from_numpy(pool.batch(settings.batch, max(1, min(settings.sources, int(grown))), random))
+        mirrored = torch.from_numpy(random.random(settings.batch) < 0.5)
+        tubelets, rows, columns = self.grid
+        side = min(settings.crop, rows, columns)
+        seen = (tubelets, rows, columns) if step >= (1 - settings.whole) * settings.steps else (tubelets, side, side)
+        corner = random.integers([rows - seen[1] + 1, columns - seen[2] + 1], size=(settings.batch, 2))
         names = [f"{step}/{k}" for k in range(settings.batch)]
-        _, rows, columns = self.grid
-        masks = [context_masks(policy, settings.seed, names, self.grid) for policy in POLICIES]
-        share = settings.thinned[step % len(settings.thinned)]
-        context_grid = (self.context_tubelets, rows, columns)
-        kept = max(1, round(share * rows * columns))
-        masks.append(context_masks(POLICIES[0], settings.seed, names, context_grid, kept=kept))
-        made = torch.from_numpy(video)
-        return (made.pin_memory() if self.device.type == "cuda" else made), masks
+        contexts = [context_masks(policy, settings.seed, names, seen) for policy in POLICIES]
+        kept = max(1, round(settings.thinned[step % len(settings.thinned)] * seen[1] * seen[2]))
+        past = (self.context_tubelets, *seen[1:])
+        contexts.append(context_masks(POLICIES[0], settings.seed, names, past, kept=kept))
+        future = future_split(seen, self.context_tubelets).target.expand(settings.batch, -1)
+        targets = [*(hidden_tokens(context, seen) for context in contexts[:-1]), future]
+        everything = torch.arange(seen[0] * seen[1] * seen[2]).expand(settings.batch, -1)
+        prepared = _Prepared(video, mirrored, everything, tuple(zip(contexts, targets, strict=True)), seen, corner)
+        return prepared.pinned() if self.device.type == "cuda" else prepared
 
-    def _update(self, video: Tensor, masks: list[Tensor]) -> dict[str, Tensor]:
-        settings = self.settings
-        share = rate(self.step, settings.steps, settings.warmup, settings.floor)
-        set_rate(self.optimiser, share)
+    def _update(self, batch: _Prepared) -> dict[str, Tensor]:
+        settings, width = self.settings, self.backbone.spec.levels_width
+        set_rate(self.optimiser, rate(self.step, settings.steps, settings.warmup, settings.floor))
         self.backbone.train()
-        x = to_video(video, self.device)
+        x = to_video(batch.video, self.device)
+        x = torch.where(batch.mirrored.to(self.device)[:, None, None, None, None], x.flip(-1), x)
+        corner = torch.from_numpy(batch.corner).to(self.device)
         parts: dict[str, Tensor] = {}
+
+        def on_device(index: Tensor) -> tuple[Tensor, Tensor]:
+            """Tokens by their number within what is seen, and within the whole clip."""
+            index = index.to(self.device, non_blocking=True)
+            return index, placed(index, batch.seen, corner, self.grid)
+
         with self._precision():
-            wanted = normalised_levels(self.target(x, None, True).float(), self.backbone.spec.dim)
+            levels = self.target(x, on_device(batch.everything)[1], True)
+            wanted = normalised_levels(levels.float(), self.backbone.spec.dim)
         total = torch.zeros((), device=self.device)
-        for number, (name, context) in enumerate(zip(("small", "large", "future"), masks, strict=True)):
-            context = context.to(self.device)
-            target = self._targets_of(name, context)
+        for number, (name, (context, target)) in enumerate(zip(PASSES, batch.passes, strict=True)):
+            (near, far), (near_target, far_target) = on_device(context), on_device(target)
             with self._precision():
-                tokens = self.backbone.encoder(x, context, True)
-                predicted, reread = self.backbone.predictor(tokens, context, target, mask_token=number)
-            _, rows, columns = self.grid
-            weight = context_weights(context, target, rows, columns)
-            width = wanted.shape[-1]
-            parts[name] = target_loss(predicted.float(), wanted.gather(1, target[..., None].expand(-1, -1, width)))
-            seen = wanted.gather(1, context[..., None].expand(-1, -1, width))
+                tokens = self.backbone.encoder(x, far, True)
+                predicted, reread = self.backbone.predictor(tokens, far, far_target, mask_token=number)
+            weight = context_weights(near, near_target, batch.seen[1], batch.seen[2])
+            answer = wanted.gather(1, near_target[..., None].expand(-1, -1, width))
+            parts[name] = target_loss(predicted.float(), answer)
+            seen = wanted.gather(1, near[..., None].expand(-1, -1, width))
             parts[f"{name}_context"] = context_loss(reread.float(), seen, weight)
-            total = total + (parts[name] + CONTEXT_WEIGHT * parts[f"{name}_context"]) / len(masks)
+            total = total + (parts[name] + CONTEXT_WEIGHT * parts[f"{name}_context"]) / len(PASSES)
         self.optimiser.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
         parts["gradient"] = torch.nn.utils.clip_grad_norm_(self.backbone.parameters(), settings.clip)
@@ -175,15 +210,6 @@ class Pretraining:
         start, end = settings.momentum
         self.target.update(start + (end - start) * self.step / settings.steps)
         return {"loss": total.detach(), **{key: value.detach() for key, value in parts.items()}}
-
-    def _targets_of(self, name: str, context: Tensor) -> Tensor:
-        """What a pass predicts: the whole future, or every token that a block hides."""
-        batch = len(context)
-        if name == "future":
-            return future_split(self.grid, self.context_tubelets).target.to(self.device).expand(batch, -1)
-        tokens = self.grid[0] * self.grid[1] * self.grid[2]
-        hidden = torch.ones(batch, tokens, dtype=torch.bool, device=self.device).scatter_(1, context, False)
-        return hidden.nonzero()[:, 1].view(batch, -1)
 
     @torch.no_grad()
     def validate(self, held_out: list[Windows]) -> dict[str, float]:
@@ -260,6 +286,20 @@ class Pretraining:
                     part.img_mod_embed.copy_(part.video_mod_embed)
         kept.origin = f"pretrained for {self.step} steps on the {self.settings.world.regime} world"
         save(kept.half(), self.out / "weights.safetensors")
+
+
+def hidden_tokens(context_Bn: Tensor, grid: Grid) -> Tensor:
+    """The tokens of the grid that are not in the context, ascending `[B, N - n]`."""
+    tokens = grid[0] * grid[1] * grid[2]
+    hidden = torch.ones(len(context_Bn), tokens, dtype=torch.bool).scatter_(1, context_Bn, False)
+    return hidden.nonzero()[:, 1].view(len(context_Bn), -1)
+
+
+def placed(index_Bn: Tensor, seen: Grid, corner_B2: Tensor, grid: Grid) -> Tensor:
+    """Tokens numbered within a square of the grid, by their number in the whole grid."""
+    _, rows, columns = seen
+    time, row, column = index_Bn // (rows * columns), index_Bn // columns % rows, index_Bn % columns
+    return (time * grid[1] + row + corner_B2[:, :1]) * grid[2] + column + corner_B2[:, 1:]
 
 
 def to_video(windows: Tensor, device: torch.device) -> Tensor:

@@ -54,7 +54,7 @@ class PretrainSettings(Settings):
 
     arch: str = "nano"
     spec: dict[str, Any] = Field(default={})  # fields of the backbone's spec to change, for example depth
-    world: WorldSettings = WorldSettings(regime="sparse")
+    world: WorldSettings = WorldSettings()
     seed: int = 0
     steps: int = Field(default=6000, ge=1)
     batch: int = Field(default=128, ge=1)

@@ -134,6 +134,7 @@ def training_progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
 def pretrain(
     out: Annotated[Path, typer.Argument(help="Folder of the run.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings as key=value, for example steps=200.")] = None,
+    world: Annotated[str, typer.Option(help="Preset of the simulated world, or a YAML file.")] = "sparse",
     windows: Annotated[
         Path | None, typer.Option(help="Folder for the simulated windows (default: windows/ in the run).")
     ] = None,
@@ -149,8 +150,10 @@ def pretrain(
 
     from ..config import resolve
     from ..training.pretrain import Pretraining, PretrainSettings
+    from ..world import WorldSettings
 
-    settings = resolve(PretrainSettings, overrides=overrides or [])
+    scenes = resolve(WorldSettings, world)
+    settings = resolve(PretrainSettings, overrides=overrides or [], world=scenes.model_dump(mode="json"))
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     run = Pretraining(out, settings, place)
     with counting(f"pretraining {settings.arch}", "steps") as progress:

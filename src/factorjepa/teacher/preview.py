@@ -61,7 +61,7 @@ def overlay(frame: Picture, packet: Packet, t: int, min_reliability: float = 0.0
         mask = cv2.resize(whole, (side, side), interpolation=cv2.INTER_NEAREST)
         contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         if track >= 0:
-            opacity = 0.2 + 0.7 * float(packet.track_visibility_frames[track, t])
+            opacity = 0.1 + 0.65 * float(packet.track_visibility_frames[track, t])
             seen = mask > 0
             canvas[seen] = (1 - opacity) * frame[seen] + opacity * np.array(identity_colour(track))
         outline = (255, 255, 255) if 0 <= track < packet.slots else (170, 170, 170)

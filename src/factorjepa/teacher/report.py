@@ -67,9 +67,8 @@ def reliability_table(by_split: dict[str, Coverage]) -> Table:
 
 def sensitivity_table(variants: Sequence[Variant], clips: int) -> Table:
     table = _table(f"Threshold sensitivity, one at a time, on {clips} clips (* as set)")
-    columns = ("setting", "value", "agents", "pairs", "omega L", "A", "I", "retained L", "A", "I", "T_A like *")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "setting" else "right")
+    for column in ("threshold", "value", "agents", "pairs", "omega L A I", "retained L A I", "T_A like *"):
+        table.add_column(column, justify="left" if column == "threshold" else "right", no_wrap=True)
     last = ""
     for one in variants:
         if last and one.setting != last:
@@ -77,8 +76,9 @@ def sensitivity_table(variants: Sequence[Variant], clips: int) -> Table:
         last = one.setting
         like = "-" if np.isnan(one.agreement) else f"{one.agreement:.3f}"
         table.add_row(
-            one.setting, f"{one.value:g}{'*' if one.as_set else ' '}", f"{one.agents:.1f}", f"{one.pairs:.1f}",
-            *(f"{v:.2f}" for v in one.reliability), *(f"{v:.0%}" for v in one.coverage), like,
+            one.setting.split(".")[1], f"{one.value:g}{'*' if one.as_set else ' '}", f"{one.agents:.1f}",
+            f"{one.pairs:.1f}", " ".join(f"{v:.2f}" for v in one.reliability),
+            " ".join(f"{v:.0%}" for v in one.coverage), like,
         )  # fmt: skip
     return table
 

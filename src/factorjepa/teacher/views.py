@@ -114,7 +114,8 @@ def _attenuated(frame: NDArray[np.generic], keep: Floats) -> Floats:
 
 
 def _scaled(mask: NDArray[np.uint8], frame: NDArray[np.generic]) -> Floats:
-    return np.asarray(cv2.resize(mask.astype(np.float32), frame.shape[1::-1], interpolation=cv2.INTER_LINEAR))
+    smooth = cv2.resize(mask.astype(np.float32), frame.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    return np.asarray(smooth >= 0.5, np.float32)
 
 
 def _soft(mask: Floats) -> Floats:

@@ -26,12 +26,12 @@ _NO_DESCRIPTOR = np.ones(1, np.float32)
 
 def foreground(video: Frames, wanted: NDArray[np.int64]) -> NDArray[np.uint8]:
     """MOG2's foreground at the wanted frames, `[T, side, side]`, after it saw every frame up to each."""
-    subtractor = cv2.createBackgroundSubtractorMOG2(history=200, varThreshold=16, detectShadows=True)
+    subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=36, detectShadows=False)
     shown = {int(number): np.zeros(video.shape[1:3], np.uint8) for number in wanted}
     for number, frame in enumerate(video[: int(wanted.max()) + 1]):
         mask = subtractor.apply(frame)
         if number in shown:
-            shown[number] = (mask == 255).astype(np.uint8)  # 127 marks shadows
+            shown[number] = (mask == 255).astype(np.uint8)
     return np.stack([shown[int(number)] for number in wanted])
 
 
@@ -68,8 +68,8 @@ def _into(motion: CameraMotion, start: int, middle: int, end: int, side: int) ->
 
 def components(mask: NDArray[np.uint8], min_area: float) -> list[Region]:
     """Connected foreground, freckles removed and holes closed, of at least `min_area` of the picture."""
-    cleaned = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
-    cleaned = cv2.morphologyEx(cleaned, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+    cleaned = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    cleaned = cv2.morphologyEx(cleaned, cv2.MORPH_CLOSE, np.ones((11, 5), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(cleaned)
     large = [k for k in range(1, count) if stats[k, cv2.CC_STAT_AREA] >= min_area * mask.size]
     return [region_of(labels == k, _NO_DESCRIPTOR, 1.0) for k in large]

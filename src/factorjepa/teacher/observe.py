@@ -15,7 +15,7 @@ from .tracking import associate
 def open_proposals(settings: RegionSettings) -> Proposals:
     """The source of regions that the settings name. Ground truth belongs to one clip: see `TruthProposals`."""
     if settings.kind == "detector":
-        from .detector import DetectorProposals
+        from .detected import DetectorProposals
 
         return DetectorProposals(settings)
     if settings.kind == "unsupervised":

@@ -10,6 +10,11 @@ from pydantic import Field
 
 from ..config import Settings
 
+# COCO's names of what moves by itself on a street.
+STREET_AGENTS = (
+    "person", "bicycle", "car", "motorcycle", "bus", "truck", "cat", "dog", "horse", "sheep", "cow", "elephant",
+)  # fmt: skip
+
 
 class FeatureSettings(Settings):
     """Which frozen network looks at the frames."""
@@ -26,6 +31,8 @@ class RegionSettings(Settings):
 
     kind: Literal["unsupervised", "detector", "truth"] = "unsupervised"
     detector: str | None = None  # path of an ONNX detector
+    classes: tuple[str, ...] = STREET_AGENTS  # of the detector that are agents
+    tiles: bool = True  # the detector also looks at four enlarged parts: street agents are small
     side: int = Field(default=256, ge=32)  # pixels of the mask grid; never more than the clip has
     min_confidence: float = Field(default=0.55, ge=0, le=1)
     min_area: float = Field(default=0.001, ge=0, lt=1)  # share of the valid picture

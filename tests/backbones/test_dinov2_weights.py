@@ -85,9 +85,9 @@ def test_code_in_a_file_does_not_run_and_other_checkpoints_are_refused(
         load_dinov2(tmp_path / "evil.pth", SMALL)
     assert "never run" not in capsys.readouterr().out
     torch.save({"teacher": {"cls_token": torch.zeros(1)}, "epoch": 3}, tmp_path / "training.pth")
-    with pytest.raises(BackboneError, match="not a plain state dict.*found epoch, teacher"):
+    with pytest.raises(BackboneError, match=r"not a plain state dict.*found epoch, teacher"):
         load_dinov2(tmp_path / "training.pth", SMALL)
-    with pytest.raises(BackboneError, match="dinov2_vits14_pretrain.pth"):
+    with pytest.raises(BackboneError, match=r"dinov2_vits14_pretrain\.pth"):
         load_dinov2(tmp_path / "absent.pth", SMALL)
 
 

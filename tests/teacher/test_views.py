@@ -64,9 +64,17 @@ def test_the_agents_view_keeps_agents_and_attenuates_the_rest() -> None:
     assert np.array_equal(view[inside(20, 20)], video[inside(20, 20)])
     far = np.s_[:, 90:, 90:]
     assert view[far].std() < 0.4 * video[far].std()
-    beyond = view[0, 50, 60:68, 0].astype(int)  # right of the agent: red fades over several pixels, it does not stop
-    assert (np.diff(beyond) <= 0).all()
-    assert (beyond[:3] - beyond[-1] > 10).all()
+
+
+def test_edges_are_feathered() -> None:
+    """Contrast falls off over several pixels outside an agent, not at once."""
+    noise = np.random.default_rng(0).integers(0, 256, (16, SIZE, SIZE, 3), dtype=np.uint8)
+    view = agents_view(noise, packet_of(standing(20, 20)))
+    contrast = view[:, 40:60, 58:72].std((0, 1, 3)) / noise.std()
+    assert (contrast[:2] > 0.95).all()  # still inside
+    assert (np.diff(contrast[1:6]) < 0).all()
+    assert contrast[2] > 0.4 > contrast[3] > 0.2
+    assert contrast[-1] < 0.1
 
 
 def test_the_interactions_view_keeps_pairs_and_not_lone_agents() -> None:

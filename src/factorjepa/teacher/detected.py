@@ -17,9 +17,11 @@ from .settings import RegionSettings
 
 _TILE = 0.6  # of the side: four tiles that overlap by a fifth of the picture
 _CUT_OFF = 0.01  # of the tile: a box this close to a tile's inner edge is part of something larger
-_CORE, _SURROUND = 0.5, 1.6  # of the box's size: where the agent surely is, and where the background is sought
+_ROUNDNESS = 3.0  # exponent of the shape that agents fill in their boxes, between an ellipse (2) and the box
+_CORE, _SURROUND = 0.7, 2.2  # of the box's size: where the agent surely is, and where the background is sought
 _MIN_CELLS = 4.0  # a smaller box, in feature cells, tells core from surround by nothing but noise
-_EVIDENCE = 0.6  # weight of the features against the ellipse's prior
+_EVIDENCE = 0.3  # weight of the features against the shape's prior
+_NEARER = 0.8  # of a nearer agent's size: what lies within is hidden behind it
 _MIN_FILL = 0.3  # of the box: a smaller mask lost the agent
 
 
@@ -66,39 +68,50 @@ def detect_tiled(detector: Detector, frame: Frames) -> Detections:
 def refined(boxes: NDArray[np.float64], features: Floats, side: int) -> list[NDArray[np.bool_]]:
     """Masks `[side, side]` inside boxes `[M, 4]` in [0, 1], from features `[g, g, D]`.
 
-    A pixel belongs to the agent if its feature is nearer to the box's core than to its surround, on top of the prior that
-    an agent fills the ellipse in its box. The surround leaves out the cores of other boxes: in a crowd, background is
-    what lies between people. A mask that loses most of the box, or a box of a few cells, falls back to the ellipse.
+    A pixel belongs to the agent if its feature is nearer to the box's core than to its surround, on top of the prior
+    that an agent fills a rounded shape in its box. The surround leaves out the cores of other boxes: in a crowd,
+    background is what lies between people. Whoever stands lower in the picture is nearer and hides the others. A mask
+    that loses most of its box, or a box of a few cells, falls back to the shape.
     """
     grid = features.shape[0]
     radii = np.array([_radius(box, side) for box in boxes]).reshape(-1, side, side)
-    covers = [_cells(radius < _CORE, grid) for radius in radii]
-    occupied = np.array(covers).reshape(-1, grid, grid).max(axis=0, initial=0.0)
+    insides = np.array([_inside(box, side) for box in boxes]).reshape(-1, side, side)
+    cores = np.array([_cells(radius < _CORE, grid) for radius in radii]).reshape(-1, grid, grid)
+    occupied = cores.max(axis=0, initial=0.0)
     masks = []
-    for box, radius, core in zip(boxes, radii, covers, strict=True):
-        ellipse = (radius < 1) & _inside(box, side)
-        ring = _cells(_inside(_grown(box), side) & ~_inside(box, side), grid) * (1 - occupied)
-        mask = ellipse
-        if core.sum() > 0 and ring.sum() > 0 and np.prod(box[2:] - box[:2]) * grid * grid >= _MIN_CELLS:
-            contrast = _mean(features, core) - _mean(features, ring)
-            affinity = features @ contrast
-            high, low = (float((affinity * w).sum() / w.sum()) for w in (core, ring))
-            if high > low:
-                evidence = (2 * affinity - high - low) / (high - low)  # 1 on average in the core, -1 in the surround
-                smooth = cv2.resize(evidence, (side, side), interpolation=cv2.INTER_LINEAR)
-                candidate = ((1 - radius**2) + _EVIDENCE * smooth > 0) & _inside(box, side)
-                if candidate.sum() >= _MIN_FILL * max(_inside(box, side).sum(), 1):
-                    mask = candidate
-        masks.append(mask if mask.any() else _inside(box, side))
+    for k, box in enumerate(boxes):
+        ring = _cells(_inside(_grown(box), side) & ~insides[k], grid) * (1 - occupied)
+        score = 1 - radii[k] ** 2
+        if np.prod(box[2:] - box[:2]) * grid * grid >= _MIN_CELLS:
+            score = score + _EVIDENCE * _evidence(features, cores[k], ring, side)
+        nearer = boxes[:, 3] > box[3]
+        hidden = insides[k] & (radii[nearer] < _NEARER).any(axis=0)
+        shape = insides[k] & (radii[k] < 1)
+        choices = (insides[k] & (score > 0) & ~hidden, shape & ~hidden, shape)
+        enough = _MIN_FILL * insides[k].sum()
+        masks.append(next((mask for mask in choices if mask.sum() >= enough), insides[k]))
     return masks
 
 
+def _evidence(features: Floats, core: NDArray[np.float32], ring: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """How much each pixel is like the core rather than the surround: 1 and -1 on their averages, `[side, side]`."""
+    nothing = np.zeros((side, side), np.float32)
+    if core.sum() == 0 or ring.sum() == 0:
+        return nothing
+    affinity = features @ (_mean(features, core) - _mean(features, ring))
+    high, low = (float((affinity * weight).sum() / weight.sum()) for weight in (core, ring))
+    if high - low < 1e-3:  # the surround looks like the agent
+        return nothing
+    evidence = ((2 * affinity - high - low) / (high - low)).clip(-3, 3).astype(np.float32)
+    return np.asarray(cv2.resize(evidence, (side, side), interpolation=cv2.INTER_LINEAR))
+
+
 def _radius(box: NDArray[np.float64], side: int) -> NDArray[np.float32]:
-    """Distance of each pixel's centre from the box's, 1 on the ellipse that fits into it."""
+    """Distance of each pixel's centre from the box's, 1 on the rounded shape that fits into it."""
     place = (np.arange(side) + 0.5) / side
     centre, half = (box[:2] + box[2:]) / 2, np.maximum((box[2:] - box[:2]) / 2, 0.5 / side)
-    x, y = (((place - c) / h) ** 2 for c, h in zip(centre, half, strict=True))
-    return np.sqrt(y[:, None] + x).astype(np.float32)
+    x, y = ((np.abs(place - c) / h) ** _ROUNDNESS for c, h in zip(centre, half, strict=True))
+    return np.asarray((y[:, None] + x) ** (1 / _ROUNDNESS), dtype=np.float32)
 
 
 def _inside(box: NDArray[np.float64], side: int) -> NDArray[np.bool_]:

@@ -71,7 +71,7 @@ def overlay(frame: Picture, packet: Packet, t: int, min_reliability: float = 0.0
         ends = [(boxes_K4[k, :2] + boxes_K4[k, 2:]) / 2 for k in (i, j)]
         if i < j and reliability >= min_reliability and np.isfinite(ends).all():
             a, b = (tuple(round(float(v)) for v in end) for end in ends)
-            cv2.line(canvas, a, b, _EDGE, max(1, round(3 * float(reliability) - 1)), cv2.LINE_AA)
+            cv2.line(canvas, a, b, _EDGE, max(1, round(2 * float(reliability))), cv2.LINE_AA)
     image = Image.fromarray(canvas)
     draw = ImageDraw.Draw(image)
     for track, box in enumerate(boxes_K4):

@@ -22,6 +22,7 @@ from factorjepa.teacher.batch import collate
 from factorjepa.teacher.cache import HEADER, PROJECTIONS, PacketCache, shard_folder, write_header
 from factorjepa.teacher.packet import COLUMNS, Packet, build_packet, projections_for
 from factorjepa.teacher.packet_shards import Shard, write_shard
+from factorjepa.teacher.scales import target_scales
 from factorjepa.teacher.settings import TeacherSettings
 
 from .evidence import evidence_of, random_evidence
@@ -98,12 +99,13 @@ class TestReading:
     def test_masks_come_back_from_their_runs(self) -> None:
         evidence = random_evidence(5, 6)
         stored = build_packet(evidence, np.arange(16) / 4, SETTINGS, PROJECTED)
-        masks = {(int(f), tuple(place)): stored.region_mask(k) for k, (f, place) in
-                 enumerate(zip(stored.region_frame, stored.region_place.tolist(), strict=True))}  # fmt: skip
+        everything = np.ones(len(stored.region_frame), bool)
+        masks = {(int(stored.region_frame[k]), where[0].start, where[1].start): mask
+                 for k, where, mask in stored.region_masks(everything)}  # fmt: skip
+        assert sum(map(len, evidence.regions)) == len(everything)
         for frame, regions in enumerate(evidence.regions):
             for region in regions:
-                height, width = region.mask.shape
-                assert np.array_equal(masks[frame, (region.left, region.top, width, height)], region.mask)
+                assert np.array_equal(masks[frame, region.top, region.left], region.mask)
 
     def test_packets_travel_to_worker_processes(self, data: Path) -> None:
         packets = PacketCache.open(data / "targets").packets(Corpus.open(data).training())
@@ -183,6 +185,27 @@ class TestBatches:
 
 def replace_frames(spec: WindowSpec) -> WindowSpec:
     return spec.model_copy(update={"frames": 8})
+
+
+class TestScales:
+    def test_targets_standardised_with_them_have_mean_0_and_deviation_1(self, data: Path) -> None:
+        packets = PacketCache.open(data / "targets").packets(Corpus.open(data).training())
+        scales = target_scales(packets)
+        kept = [packets[k] for k in range(6) if packets[k].reliability[1] >= 0.2]
+        standard = scales["agents"].standardised(torch.stack([torch.tensor(one.agents).float() for one in kept]))
+        assert standard.mean(0).abs().max() < 1e-4
+        assert (standard.std(0, correction=0) - 1).abs().max() < 1e-3
+
+    def test_test_clips_have_no_say_in_them(self, data: Path) -> None:
+        packets = PacketCache.open(data / "targets").packets(Corpus.open(data).evaluation("test"))
+        with pytest.raises(TeacherError, match="training clips"):
+            target_scales(packets)  # type: ignore[arg-type]
+
+    def test_a_factor_that_is_never_retained_is_left_as_it_is(self, data: Path) -> None:
+        cache = PacketCache.open(data / "targets")
+        cache.settings = TeacherSettings(targets={"exclude_below": {"layout": 1.0}})
+        scale = target_scales(cache.packets(Corpus.open(data).training()))["layout"]
+        assert torch.equal(scale.standardised(torch.ones(1, 256)), torch.ones(1, 256))
 
 
 class TestRefusals:

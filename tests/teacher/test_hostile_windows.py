@@ -5,6 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from factorjepa.teacher.batch import collate
 from factorjepa.teacher.classical import ClassicalFeatures
@@ -88,3 +89,19 @@ def test_agents_are_found_where_there_are_some() -> None:
     packet = build_packet(evidence, np.arange(16) / 4, SETTINGS, PROJECTIONS)
     assert packet.slots == 1
     assert packet.reliability[1] > 0.5
+
+
+def test_no_byte_of_the_object_states_depends_on_the_pixels_of_the_future() -> None:
+    frames = blobs(6)
+    changed = frames.copy()
+    changed[SETTINGS.context :] = noise()[SETTINGS.context :]
+    packets = []
+    for window in (frames, changed):
+        evidence = observe(window, SETTINGS, FEATURES, BrightBlobs())
+        packets.append(build_packet(evidence, np.arange(16) / 4, SETTINGS, PROJECTIONS))
+    before, after = (collate([packet], SETTINGS).cells for packet in packets)
+    assert int(object_states(before).valid_BN.sum()) >= 3
+    for name, value in vars(before).items():
+        other = getattr(after, name)
+        assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, name
+    assert not np.array_equal(packets[0].agents, packets[1].agents)  # the targets do see the future

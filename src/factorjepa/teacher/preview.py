@@ -53,11 +53,10 @@ def overlay(frame: Picture, packet: Packet, t: int, min_reliability: float = 0.0
     side = len(frame)
     scale = side / float(packet.side)
     canvas = (frame * 0.55 + 255 * 0.10).astype(np.uint8)
-    for region in np.flatnonzero(packet.region_frame == t):
+    for region, where, visible in packet.region_masks(packet.region_frame == t):
         track = int(packet.region_track[region])
-        left, top, width, height = (int(v) for v in packet.region_place[region])
         whole = np.zeros((int(packet.side), int(packet.side)), np.uint8)
-        whole[top : top + height, left : left + width] = packet.region_mask(int(region))
+        whole[where] = visible
         mask = cv2.resize(whole, (side, side), interpolation=cv2.INTER_NEAREST)
         contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         if track >= 0:

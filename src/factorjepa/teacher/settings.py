@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..config import Settings
 
@@ -84,6 +84,12 @@ class TeacherSettings(Settings):
     fps: float = Field(default=4.0, gt=0, allow_inf_nan=False)
     size: int = Field(default=518, ge=32)  # pixels of the square that the teacher sees; never more than the clip has
     context: int = Field(default=12, ge=1)
+
+    @model_validator(mode="after")
+    def _context_within_window(self) -> TeacherSettings:
+        if self.context > self.frames:
+            raise ValueError(f"context {self.context} is longer than the window of {self.frames} frames")
+        return self
 
     def digest(self) -> str:
         """Sixteen hex digits that change with every setting."""

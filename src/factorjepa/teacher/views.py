@@ -52,10 +52,8 @@ def agent_support(packet: Packet) -> NDArray[np.uint8]:
     """`[T, s, s]`: 1 where a tracked agent is seen."""
     side = int(packet.side)
     support_Tss = np.zeros((packet.frames, side, side), np.uint8)
-    for region in np.flatnonzero(packet.region_track >= 0):
-        left, top, width, height = (int(v) for v in packet.region_place[region])
-        part = support_Tss[packet.region_frame[region], top : top + height, left : left + width]
-        part |= packet.region_mask(int(region))
+    for region, where, mask in packet.region_masks(packet.region_track >= 0):
+        support_Tss[packet.region_frame[region]][where] |= mask
     return support_Tss
 
 

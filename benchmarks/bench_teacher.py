@@ -55,7 +55,7 @@ from factorjepa.teacher.settings import FeatureSettings, RegionSettings, Teacher
 from factorjepa.teacher.truth import TruthProposals
 from factorjepa.world import WorldSettings
 from factorjepa.world.simulator import source_spec
-from teacher_baseline import components, foreground, iou_tracks, stabilised_foreground
+from teacher_baseline import components, iou_tracks, stabilised_foreground
 from teacher_windows import CachedFeatures, Window, mot_windows, simulated_windows
 
 BASELINES = ("MOG2", "MOG2, stabilised")
@@ -158,7 +158,7 @@ def baseline(window: Window, settings: TeacherSettings, stabilised: bool) -> Fou
     if stabilised:
         masks = stabilised_foreground(video.frames, video.motion, numbers, video.info.fps)
     else:
-        masks = foreground(video.frames, numbers)
+        masks = video.foreground[numbers]
     regions = [components(mask, settings.regions.min_area) for mask in masks]
     return regions, iou_tracks(regions, settings.tracks), video.frames.shape[1]
 

@@ -2,8 +2,9 @@
 
 OpenCV's MOG2 sees every native frame of the video from its start. The stabilised variant sees these frames moved into
 the coordinates of each window's middle frame, two seconds of run-up included: with a moving camera there is no
-background without that. Its thresholds were chosen for the best F1 on three MOT17 sequences out of 36 settings. Tracks are the optimal assignment on box IoU between consecutive frames of the window, with the
-teacher's own gap and length rules.
+background without that. Its thresholds were chosen for the best F1 on three MOT17 sequences out of 36 settings.
+Tracks are the optimal assignment on box IoU between consecutive frames of the window, with the teacher's own gap and
+length rules.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from teacher_baseline import foreground
 
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.windows import WindowSpec, centre_square
@@ -27,6 +26,7 @@ from factorjepa.teacher.regions import Floats
 from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.video import VideoSource, frame_index, probe, read_frames
 from factorjepa.world import ClipTruth
+from teacher_baseline import foreground
 
 SPEC = WindowSpec()
 

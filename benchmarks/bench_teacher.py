@@ -58,7 +58,7 @@ from factorjepa.teacher.truth import TruthProposals
 from factorjepa.teacher.visibility import psi_visibility
 from factorjepa.world import WorldSettings
 from factorjepa.world.simulator import source_spec
-from teacher_baseline import components, foreground, iou_tracks, stabilised_foreground
+from teacher_baseline import components, iou_tracks, stabilised_foreground
 from teacher_windows import CachedFeatures, Window, mot_windows, simulated_windows
 
 BASELINES = ("MOG2", "MOG2, stabilised")
@@ -172,7 +172,7 @@ def baseline(window: Window, settings: TeacherSettings, stabilised: bool) -> Fou
     if stabilised:
         masks = stabilised_foreground(video.frames, video.motion, numbers, video.info.fps)
     else:
-        masks = foreground(video.frames, numbers)
+        masks = video.foreground[numbers]
     regions = [components(mask, settings.regions.min_area) for mask in masks]
     tracklets = iou_tracks(regions, settings.tracks)
     return regions, tracklets, [area_over_largest(one) for one in tracklets], video.frames.shape[1]

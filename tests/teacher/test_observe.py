@@ -11,7 +11,7 @@ from factorjepa.errors import TeacherError
 from factorjepa.teacher.camera import moved
 from factorjepa.teacher.features import FrameFeatures, open_features
 from factorjepa.teacher.observe import observe, open_proposals
-from factorjepa.teacher.proposals import describe
+from factorjepa.teacher.proposals import Proposals, describe
 from factorjepa.teacher.regions import Evidence, Floats, Region, region_of
 from factorjepa.teacher.settings import FeatureSettings, RegionSettings, TeacherSettings
 
@@ -51,8 +51,8 @@ def street(frames: int = 16, walkers: int = 3, seed: int = 0) -> NDArray[np.uint
     return np.stack(shown)
 
 
-def seen(frames: NDArray[np.uint8], features: FrameFeatures) -> Evidence:
-    return observe(frames, SETTINGS, features, BrightThings())
+def seen(frames: NDArray[np.uint8], features: FrameFeatures, proposals: Proposals | None = None) -> Evidence:
+    return observe(frames, SETTINGS, features, proposals or BrightThings())
 
 
 def about_the_context(evidence: Evidence) -> list[object]:
@@ -95,6 +95,16 @@ def test_perturbing_later_frames_leaves_every_byte_about_the_context(features: F
         "fewer walkers": street(16, 1)[12:],
     }[change]
     assert about_the_context(seen(frames, features)) == about_the_context(seen(changed, features))
+
+
+def test_the_unsupervised_proposals_know_nothing_of_later_frames_either(features: FrameFeatures) -> None:
+    frames = street()
+    changed = frames.copy()
+    changed[12:] = 255 - street(4, 2, seed=9)
+    proposals = open_proposals(SETTINGS.regions)
+    once, again = (seen(shown, features, proposals) for shown in (frames, changed))
+    assert any(once.regions[:12])
+    assert about_the_context(once) == about_the_context(again)
 
 
 def hostile(kind: str) -> NDArray[np.uint8]:

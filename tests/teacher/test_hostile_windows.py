@@ -11,10 +11,11 @@ from factorjepa.teacher.batch import collate
 from factorjepa.teacher.classical import ClassicalFeatures
 from factorjepa.teacher.observe import observe
 from factorjepa.teacher.packet import build_packet, projections_for
-from factorjepa.teacher.proposals import describe, mask_side
+from factorjepa.teacher.proposals import Proposals, describe, mask_side
 from factorjepa.teacher.regions import Floats, Region, region_of
 from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.teacher.states import object_states
+from factorjepa.teacher.unsupervised import UnsupervisedProposals
 
 from .test_structure import assert_in_range
 
@@ -68,10 +69,11 @@ WINDOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("proposals", [BrightBlobs(), UnsupervisedProposals(SETTINGS.regions)], ids=lambda p: p.name)
 @pytest.mark.parametrize("name", WINDOWS)
-def test_every_field_is_finite_and_in_range(name: str) -> None:
+def test_every_field_is_finite_and_in_range(name: str, proposals: Proposals) -> None:
     frames = WINDOWS[name]
-    evidence = observe(frames, SETTINGS, FEATURES, BrightBlobs())
+    evidence = observe(frames, SETTINGS, FEATURES, proposals)
     packet = build_packet(evidence, np.arange(len(frames)) / 4, SETTINGS, PROJECTIONS)
     assert_in_range(packet)
     if len(frames) < SETTINGS.context:

@@ -10,9 +10,10 @@ baseline column holds, row by row, the better of plain and camera-stabilised bac
 
 Rows: precision, recall and F1 of retained regions at IoU 0.5 (visible masks in simulation, boxes on footage); the
 same F1 of regions in tracklets; IDF1; fragmentations and identity switches per 100 true regions found (a method that
-finds nobody breaks no track); Spearman correlation of an agent's visibility (its area over the largest along its
-tracklet) with the truth, over matched regions; precision, recall and F1 of interaction edges. Agents below the
-minimum area or less than a quarter visible are not asked for.
+finds nobody breaks no track); Spearman correlation with the truth, over matched regions, of an agent's visibility in a
+frame (Psi_V; for the baseline its area over the largest along its tracklet) and, for all, of that ratio alone;
+precision, recall and F1 of interaction edges. Agents below the minimum area or less than a quarter visible are not
+asked for.
 """
 
 from __future__ import annotations
@@ -50,17 +51,20 @@ from factorjepa.teacher.quality import (
     rank_correlation,
     region_rates,
 )
-from factorjepa.teacher.regions import Region, Tracklet
+from factorjepa.teacher.regions import Evidence, Region, Tracklet
 from factorjepa.teacher.settings import FeatureSettings, RegionSettings, TeacherSettings
+from factorjepa.teacher.trajectories import trajectories
 from factorjepa.teacher.truth import TruthProposals
+from factorjepa.teacher.visibility import psi_visibility
 from factorjepa.world import WorldSettings
 from factorjepa.world.simulator import source_spec
-from teacher_baseline import components, foreground, iou_tracks, stabilised_foreground
+from teacher_baseline import components, iou_tracks, stabilised_foreground
 from teacher_windows import CachedFeatures, Window, mot_windows, simulated_windows
 
 BASELINES = ("MOG2", "MOG2, stabilised")
 LOWER_IS_BETTER = ("fragmentations", "switches")
-Found = tuple[Sequence[Sequence[Region]], Sequence[Tracklet], int]  # regions, tracklets, side of the mask grid
+Visibilities = Sequence[Sequence[float]]  # of each region of each tracklet
+Found = tuple[Sequence[Sequence[Region]], Sequence[Tracklet], Visibilities, int]  # the last: side of the mask grid
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Score:
     regions: Rates = field(default_factory=Rates)
     tracked: Rates = field(default_factory=Rates)
     identities: Identities = field(default_factory=Identities)
-    visibility: list[tuple[float, float]] = field(default_factory=list)
+    visibility: list[tuple[float, float, float]] = field(default_factory=list)  # judged, by area alone, true
     edges: Rates = field(default_factory=Rates)
     edges_known: bool = False
     windows: int = 0
@@ -88,7 +92,9 @@ class Score:
             "switches per 100 found": self.identities.switches / found,
         }
         if self.visibility:
-            rows["visibility rank correlation"] = rank_correlation(*map(list, zip(*self.visibility, strict=True)))
+            judged, by_area, true = map(list, zip(*self.visibility, strict=True))
+            rows["visibility rank correlation"] = rank_correlation(judged, true)
+            rows["visibility by area alone"] = rank_correlation(by_area, true)
         if self.edges_known:
             rows |= {f"edge {name}": getattr(self.edges, name) for name in ("precision", "recall", "f1")}
         return rows | {"seconds per window": self.seconds / max(self.windows, 1)}
@@ -96,13 +102,14 @@ class Score:
 
 def judge(score: Score, window: Window, found: Found) -> None:
     """Add one window of one method to its score."""
-    regions, tracklets, side = found
+    regions, tracklets, visibilities, side = found
     for here, true in zip(regions, window.true, strict=True):
         iou, share = overlaps(here, true, side)
         score.regions += region_rates(match(iou, share, true.ignored), true.ignored)
-    in_frame: list[list[tuple[int, Region, float]]] = [[] for _ in window.true]
+    in_frame: list[list[tuple[int, Region, tuple[float, float]]]] = [[] for _ in window.true]
     for number, tracklet in enumerate(tracklets):
-        for t, region, visibility in zip(tracklet.frames, tracklet.regions, visibilities(tracklet), strict=True):
+        judged = zip(visibilities[number], area_over_largest(tracklet), strict=True)
+        for t, region, visibility in zip(tracklet.frames, tracklet.regions, judged, strict=True):
             in_frame[t].append((number, region, visibility))
     frames = []
     votes: dict[int, Counter[int]] = defaultdict(Counter)
@@ -112,7 +119,7 @@ def judge(score: Score, window: Window, found: Found) -> None:
         score.tracked += region_rates(matches, true.ignored)
         for k, agent in matches.pairs.tolist():
             votes[here_tracked[k][0]][int(true.ids[agent])] += 1
-            score.visibility.append((here_tracked[k][2], float(true.visible[agent])))
+            score.visibility.append((*here_tracked[k][2], float(true.visible[agent])))
         kept = np.flatnonzero(~matches.excused)
         asked = np.flatnonzero(~true.ignored)
         frames.append(([here_tracked[k][0] for k in kept], true.ids[asked].tolist(), iou[np.ix_(kept, asked)]))
@@ -123,8 +130,15 @@ def judge(score: Score, window: Window, found: Found) -> None:
     score.windows += 1
 
 
-def visibilities(tracklet: Tracklet) -> list[float]:
-    """Area over the largest along the tracklet."""
+def visibility_in_frames(evidence: Evidence) -> Visibilities:
+    """Psi_V of each region of each tracklet."""
+    plain = np.eye(evidence.features.shape[-1], dtype=np.float32)
+    tracks = trajectories(evidence.tracklets, evidence.frames, evidence.side, plain)
+    judged = psi_visibility(evidence, tracks, min_reliability=0.1).frames_KT
+    return [judged[k, list(one.frames)].tolist() for k, one in enumerate(evidence.tracklets)]
+
+
+def area_over_largest(tracklet: Tracklet) -> list[float]:
     most = max(region.pixels for region in tracklet.regions)
     return [region.pixels / most for region in tracklet.regions]
 
@@ -158,9 +172,10 @@ def baseline(window: Window, settings: TeacherSettings, stabilised: bool) -> Fou
     if stabilised:
         masks = stabilised_foreground(video.frames, video.motion, numbers, video.info.fps)
     else:
-        masks = foreground(video.frames, numbers)
+        masks = video.foreground[numbers]
     regions = [components(mask, settings.regions.min_area) for mask in masks]
-    return regions, iou_tracks(regions, settings.tracks), video.frames.shape[1]
+    tracklets = iou_tracks(regions, settings.tracks)
+    return regions, tracklets, [area_over_largest(one) for one in tracklets], video.frames.shape[1]
 
 
 def proposer(kind: str, settings: RegionSettings) -> Callable[[Window], Proposals | None]:
@@ -192,7 +207,8 @@ def measure(windows: Iterable[Window], settings: TeacherSettings, options: argpa
             started = time.process_time()
             evidence = observe(window.frames, settings, features, proposals, described)
             scores[kind].seconds += time.process_time() - started
-            judge(scores[kind], window, (evidence.regions, evidence.tracklets, evidence.side))
+            visible = visibility_in_frames(evidence)
+            judge(scores[kind], window, (evidence.regions, evidence.tracklets, visible, evidence.side))
         for name in BASELINES:
             started = time.process_time()
             found = baseline(window, settings, stabilised=name != "MOG2")

@@ -2,8 +2,9 @@
 
 OpenCV's MOG2 sees every native frame of the video from its start. The stabilised variant sees these frames moved into
 the coordinates of each window's middle frame, two seconds of run-up included: with a moving camera there is no
-background without that. Tracks are the optimal assignment on box IoU between consecutive frames of the window, with the
-teacher's own gap and length rules.
+background without that. Its thresholds were chosen for the best F1 on three MOT17 sequences out of 36 settings.
+Tracks are the optimal assignment on box IoU between consecutive frames of the window, with the teacher's own gap and
+length rules.
 """
 
 from __future__ import annotations
@@ -24,15 +25,10 @@ _RUN_UP = 2.0  # seconds before a window that the stabilised variant sees
 _NO_DESCRIPTOR = np.ones(1, np.float32)
 
 
-def foreground(video: Frames, wanted: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """MOG2's foreground at the wanted frames, `[T, side, side]`, after it saw every frame up to each."""
-    subtractor = cv2.createBackgroundSubtractorMOG2(history=200, varThreshold=16, detectShadows=True)
-    shown = {int(number): np.zeros(video.shape[1:3], np.uint8) for number in wanted}
-    for number, frame in enumerate(video[: int(wanted.max()) + 1]):
-        mask = subtractor.apply(frame)
-        if number in shown:
-            shown[number] = (mask == 255).astype(np.uint8)  # 127 marks shadows
-    return np.stack([shown[int(number)] for number in wanted])
+def foreground(video: Frames) -> NDArray[np.uint8]:
+    """MOG2's foreground of every frame, `[F, side, side]`, each after it saw all before."""
+    subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=36, detectShadows=False)
+    return np.stack([(subtractor.apply(frame) == 255).astype(np.uint8) for frame in video])
 
 
 def stabilised_foreground(
@@ -43,10 +39,10 @@ def stabilised_foreground(
     start = max(0, int(wanted[0] - _RUN_UP * fps))
     middle, end = int(wanted[len(wanted) // 2]), int(wanted[-1]) + 1
     to_middle = _into(motion, start, middle, end, side)
-    moved = np.stack([cv2.warpAffine(video[n], to_middle[n], (side, side)) for n in range(start, end)])
+    moved = np.stack([cv2.warpAffine(video[n], to_middle[n], (side, side)) for n in range(start, end)]).astype(np.uint8)
     seen = np.ones((side, side), np.uint8)
     result = []
-    for number, mask in zip(wanted.tolist(), foreground(moved, wanted - start), strict=True):
+    for number, mask in zip(wanted.tolist(), foreground(moved)[wanted - start], strict=True):
         inside = cv2.warpAffine(seen, to_middle[number], (side, side), flags=cv2.INTER_NEAREST)
         mask = cv2.erode(inside, np.ones((5, 5), np.uint8)) * mask
         back = cv2.invertAffineTransform(to_middle[number])
@@ -68,8 +64,8 @@ def _into(motion: CameraMotion, start: int, middle: int, end: int, side: int) ->
 
 def components(mask: NDArray[np.uint8], min_area: float) -> list[Region]:
     """Connected foreground, freckles removed and holes closed, of at least `min_area` of the picture."""
-    cleaned = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
-    cleaned = cv2.morphologyEx(cleaned, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+    cleaned = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    cleaned = cv2.morphologyEx(cleaned, cv2.MORPH_CLOSE, np.ones((11, 5), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(cleaned)
     large = [k for k in range(1, count) if stats[k, cv2.CC_STAT_AREA] >= min_area * mask.size]
     return [region_of(labels == k, _NO_DESCRIPTOR, 1.0) for k in large]

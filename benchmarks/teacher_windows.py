@@ -26,6 +26,7 @@ from factorjepa.teacher.regions import Floats
 from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.video import VideoSource, frame_index, probe, read_frames
 from factorjepa.world import ClipTruth
+from teacher_baseline import foreground
 
 SPEC = WindowSpec()
 
@@ -61,6 +62,10 @@ class Video:
     def motion(self) -> CameraMotion:
         return camera_motion(self.frames)
 
+    @functools.cached_property
+    def foreground(self) -> NDArray[np.uint8]:
+        return foreground(self.frames)
+
     def numbers(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
         return frame_index(times, self.info.fps)
 
@@ -69,7 +74,7 @@ class Video:
         return resize_to_cover(read_frames(self._source, times, self._name), square, square)
 
     def starts(self) -> NDArray[np.float64]:
-        return np.arange(int((self.info.seconds + 1e-6) / SPEC.seconds)) * SPEC.seconds
+        return np.asarray(np.arange(int((self.info.seconds + 1e-6) / SPEC.seconds)) * SPEC.seconds, dtype=np.float64)
 
 
 def _times(start: float) -> NDArray[np.float64]:

@@ -256,3 +256,15 @@ def test_tokens_that_do_not_cover_whole_cells_are_refused() -> None:
     cells = batch_of(random_evidence(0)).cells
     with pytest.raises(TeacherError, match=r"set targets\.grid to 24"):
         visible_cells(torch.zeros(1, 1, dtype=torch.long), (6, 24, 24), cells)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_states_agree_with_the_cpu_and_repeat_to_the_bit() -> None:
+    cells = batch_of(random_evidence(1, 7), random_evidence(2, 3)).cells
+    visible = torch.from_numpy(np.random.default_rng(0).random((2, GRID**2)) < 0.6)
+    here, there = object_states(cells, visible), object_states(cells.to("cuda"), visible.cuda())
+    assert_equal(there, object_states(cells.to("cuda"), visible.cuda()))
+    for name in ("valid_BN", "slot_BN", "pairs_BP2", "pair_valid_BP"):
+        assert torch.equal(getattr(here, name), getattr(there, name).cpu()), name
+    torch.testing.assert_close(there.geometry_BNG.cpu(), here.geometry_BNG, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(there.descriptor_BNE.cpu(), here.descriptor_BNE, atol=1e-6, rtol=1e-5)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from factorjepa.config import resolve
+from factorjepa.errors import ConfigError
 from factorjepa.teacher.interactions import PAIR_FIELDS
 from factorjepa.teacher.packet import COLUMNS, Packet, build_packet, projections_for
 from factorjepa.teacher.projection import isometry, soft_bins
@@ -259,3 +261,8 @@ class TestHostileEvidence:
     def test_one_frame_is_too_little_to_be_sure_of(self) -> None:
         packet = packet_of(evidence_of([], frames=1, context=1))
         assert packet.reliability[0] == pytest.approx(0.1)
+
+
+def test_a_context_longer_than_the_window_is_refused() -> None:
+    with pytest.raises(ConfigError, match="context 20 is longer than the window of 16 frames"):
+        resolve(TeacherSettings, None, ["context=20"])

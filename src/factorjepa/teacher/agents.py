@@ -14,7 +14,7 @@ import torch
 
 from .projection import AGENT_BINS, Projections, soft_bins
 from .regions import Floats
-from .states import GEOMETRY, describe
+from .states import GEOMETRY, geometry_of
 from .trajectories import Trajectories, unit
 from .visibility import Visibility, geometric_mean
 
@@ -29,7 +29,7 @@ _SCALES = np.array([_SCALE[name] for name in GEOMETRY], np.float32)
 
 def whole_window_geometry(tracks: Trajectories, chain_T33: Floats) -> Floats:
     """GEOMETRY of every tracklet at the end of the window, `[K, G]`."""
-    return describe(
+    return geometry_of(
         torch.from_numpy(tracks.seen_KT),
         torch.from_numpy(tracks.box_KT4),
         torch.from_numpy(tracks.area_KT),

@@ -19,8 +19,9 @@ from ..world import ClipTruth
 
 MIN_VISIBLE = 0.25  # share of an agent that must be seen for it to be asked for
 _MIN_INSIDE = 0.5  # share of a footage box that must lie in the window's square
-# MOT17: what an annotator may have meant when a detector says person (on a vehicle, distractor, static, reflection).
-_PEDESTRIAN, _PERSON_LIKE = 1, (2, 7, 8, 12)
+# MOT17 asks for pedestrians (1). People on vehicles, vehicles, static people, distractors and reflections may be found;
+# occluders (9-11) are nobody.
+_PEDESTRIAN, _OTHERS = 1, (2, 3, 4, 5, 6, 7, 8, 12)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class MotBoxes:
                 "(frame, id, left, top, width, height, flag, class, visibility)"
             )
         table = table.reshape(-1, 9)
-        table = table[np.isin(table[:, 7], (_PEDESTRIAN, *_PERSON_LIKE))]
+        table = table[np.isin(table[:, 7], (_PEDESTRIAN, *_OTHERS))]
         right = table[:, 2] + table[:, 4]
         if original_width is None:
             beyond = table.size and np.median(right) > 0 and (right > 1.3 * width).mean() > 0.01

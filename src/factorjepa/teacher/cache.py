@@ -146,6 +146,7 @@ def read_header(folder: Path) -> dict[str, Any]:
         header = json.loads(path.read_text(encoding="utf-8"))
         if header["format"] != FORMAT:
             raise TeacherError(f"{path}: has format {header['format']}, this version reads {FORMAT}; make them anew")
+        made_by = {key: header[key] for key in ("settings", "digest", "features", "regions")}
     except FileNotFoundError:
         raise TeacherError(
             f"{folder}: holds no {HEADER}, so there are no packets; make them with factorjepa targets DATA"
@@ -154,7 +155,7 @@ def read_header(folder: Path) -> dict[str, Any]:
         raise TeacherError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError) as error:
         raise TeacherError(f"{path}: is damaged ({error}); make the packets anew in another folder") from None
-    return dict(header)
+    return {**header, **made_by}
 
 
 def write_header(folder: Path, header: dict[str, Any], projections: Projections) -> None:

@@ -32,7 +32,7 @@ _ENOUGH = 12  # static corners without which there is no estimate
 _MIN_SHARE = 0.2  # of the followed corners that must agree
 _FLAT = 4.0  # grey levels of deviation below which a frame shows nothing
 _HISTOGRAM_CELLS = 4
-_CUT_SIMILARITY = 0.5  # of neighbouring frames' colours in place: a cut is below, when corners are lost as well
+_CUT_SIMILARITY = 0.55  # of neighbouring frames' colours in place: a cut is below, when corners are lost as well
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ def camera_motion(frames: Frames) -> CameraMotion:
     cuts = []
     grey = [_grey(frame) for frame in frames]
     for t in range(1, count):
-        found = _similarity(grey[t - 1], grey[t])
+        found = _similarity(grey[t - 1], grey[t], np.zeros(2))
+        if found is None:  # a fast turn of the camera: look again from where the whole picture seems to have gone
+            found = _similarity(grey[t - 1], grey[t], _whole_shift(grey[t - 1], grey[t]))
         tracked[t] = found is not None
         if found is not None:
             affine[t] = found
@@ -72,9 +74,14 @@ def _grey(frame: Frames) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(grey, (_SIDE, _SIDE), interpolation=how), dtype=np.uint8)
 
 
-def _similarity(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> NDArray[np.float32] | None:
-    """The similarity from `before` to `after` in [0, 1] coordinates; None if too few corners agree on one."""
-    start, end = _followed(before, after)
+def _similarity(
+    before: NDArray[np.uint8], after: NDArray[np.uint8], shift: NDArray[np.float64]
+) -> NDArray[np.float32] | None:
+    """The similarity from `before` to `after` in [0, 1] coordinates; None if too few corners agree on one.
+
+    `shift` is where the search begins, px.
+    """
+    start, end = _followed(before, after, shift)
     if len(start) < _ENOUGH:
         return None
     start, end = (start + 0.5) / _SIDE, (end + 0.5) / _SIDE
@@ -89,7 +96,16 @@ def _similarity(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> NDArray[
     return motion.astype(np.float32)
 
 
-def _followed(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _whole_shift(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """The shift of the whole picture by phase correlation, px."""
+    window = cv2.createHanningWindow((_SIDE, _SIDE), cv2.CV_32F)
+    shift, _ = cv2.phaseCorrelate(before.astype(np.float32), after.astype(np.float32), window)
+    return np.array(shift)
+
+
+def _followed(
+    before: NDArray[np.uint8], after: NDArray[np.uint8], shift: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of `before` and where they are in `after`, `[N, 2]` px, those that lead back to their start."""
     none = np.empty((0, 2))
     if before.std() < _FLAT or after.std() < _FLAT:
@@ -97,20 +113,22 @@ def _followed(before: NDArray[np.uint8], after: NDArray[np.uint8]) -> tuple[NDAr
     corners = _corners(before)
     if corners is None:
         return none, none
-    there, found = _lucas_kanade(before, after, corners)
-    back, returned = _lucas_kanade(after, before, there)
+    there, found = _lucas_kanade(before, after, corners, shift)
+    back, returned = _lucas_kanade(after, before, there, -shift)
     kept = found & returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
     kept &= ((there >= 0) & (there < _SIDE)).all(axis=1)
     return corners[kept].astype(np.float64), there[kept].astype(np.float64)
 
 
 def _lucas_kanade(
-    before: NDArray[np.uint8], after: NDArray[np.uint8], points: NDArray[np.float32]
+    before: NDArray[np.uint8], after: NDArray[np.uint8], points: NDArray[np.float32], shift: NDArray[np.float64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Where points `[N, 2]` went, and which were found."""
-    blank = np.empty_like(points)
-    window = (_WINDOW, _WINDOW)
-    there, found, _ = cv2.calcOpticalFlowPyrLK(before, after, points, blank, winSize=window, maxLevel=_LEVELS)
+    """Where points `[N, 2]` went, sought around `points + shift`, and which were found."""
+    guess = (points + shift).astype(np.float32)
+    window, flags = (_WINDOW, _WINDOW), cv2.OPTFLOW_USE_INITIAL_FLOW
+    there, found, _ = cv2.calcOpticalFlowPyrLK(
+        before, after, points, guess, winSize=window, maxLevel=_LEVELS, flags=flags
+    )
     return np.asarray(there, dtype=np.float32), np.asarray(found).ravel() == 1
 
 

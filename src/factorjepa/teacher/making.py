@@ -48,9 +48,10 @@ def make_packets(
     workers: int | None = None,
     device: str | None = None,
     progress: Progress | None = None,
-    per_shard: int = PER_SHARD,
+    per_shard: int | None = None,
 ) -> PacketCache:
     """Make the packets of a corpus in `out`, or finish them. `progress(done, total)` counts clips."""
+    per_shard = per_shard or PER_SHARD
     corpus = Corpus.open(data)
     present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
     sets = [clips_of(corpus, split) for split in (splits or present)]
@@ -59,8 +60,13 @@ def make_packets(
     _refuse_foreign(out)
     with only_writer(out, "making packets"):
         remove_partials(out)
+        header = _header(settings, corpus, per_shard)
+        _refuse_changes(out, settings, header)  # before a network is loaded
         teacher = Teacher(settings, device)
-        _claim(out, settings, teacher, corpus, per_shard)
+        header |= {"features": teacher.features.name, "regions": teacher.regions_name}
+        _refuse_changes(out, settings, header)
+        if not (out / HEADER).exists():
+            write_header(out, header, teacher.projections)
         about = {"digest": settings.digest(), "replication": replication}
         shards = [shard for clips in sets for shard in _missing(out, clips, replication, per_shard)]
         total = sum(map(len, sets))
@@ -91,27 +97,27 @@ def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Ite
             raise TeacherError(f"{path}: holds other clips than this corpus has there; delete it, or use another --out")
 
 
-def _claim(out: Path, settings: TeacherSettings, teacher: Teacher, corpus: Corpus, per_shard: int) -> None:
-    """Write the header of a new cache, or make sure that this one was begun by the same teacher for the same corpus."""
-    header: dict[str, Any] = {
+def _header(settings: TeacherSettings, corpus: Corpus, per_shard: int) -> dict[str, Any]:
+    return {
         "version": __version__,
-        "features": teacher.features.name,
-        "regions": teacher.regions_name,
         "digest": settings.digest(),
         "corpus": corpus_identity(corpus.manifest),
         "clips": len(corpus.manifest),
         "per_shard": per_shard,
         "settings": settings.model_dump(mode="json"),
     }
+
+
+def _refuse_changes(out: Path, settings: TeacherSettings, header: dict[str, Any]) -> None:
+    """An earlier run's packets must come from the same settings, corpus, teacher and version."""
     if not (out / HEADER).exists():
-        write_header(out, header, teacher.projections)
         return
     found = read_header(out)
     refuse_other_settings(out, PacketCache(out, found).settings, settings)
     words = {"corpus": "the corpus", "features": "what makes the features", "regions": "what proposes regions",
              "per_shard": "the number of packets per shard", "version": "the version of factorjepa"}  # fmt: skip
     for key, word in words.items():
-        if found.get(key) != header[key]:
+        if key in header and found.get(key) != header[key]:
             raise TeacherError(
                 f"{out}: {word} has changed since these packets were begun ({found.get(key)!r} then, {header[key]!r} "
                 "now): make all of them anew in another folder"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import TeacherError
 from ..pixels import Frames
-from .camera import camera_motion
+from .camera import CameraMotion, camera_motion
 from .features import FrameFeatures
 from .proposals import Proposals, mask_side, retain
-from .regions import Evidence, Floats
+from .regions import Evidence, Floats, Region
 from .settings import RegionSettings, TeacherSettings
 from .tracking import associate
 
@@ -15,7 +17,7 @@ from .tracking import associate
 def open_proposals(settings: RegionSettings) -> Proposals:
     """The source of regions that the settings name. Ground truth belongs to one clip: see `TruthProposals`."""
     if settings.kind == "detector":
-        from .detector import DetectorProposals
+        from .detected import DetectorProposals
 
         return DetectorProposals(settings)
     if settings.kind == "unsupervised":
@@ -38,10 +40,17 @@ def observe(
 
     Everything about frames before `settings.context` comes from those frames alone.
     """
-    side = mask_side(settings.regions, frames.shape[1])
     grid = features(frames) if described is None else described
     motion = camera_motion(frames)
     candidates = proposals(frames, grid, motion.affine, settings.context)
+    side = mask_side(settings.regions, frames.shape[1])
+    return settle(candidates, grid, motion, side, settings)
+
+
+def settle(
+    candidates: Sequence[Sequence[Region]], grid: Floats, motion: CameraMotion, side: int, settings: TeacherSettings
+) -> Evidence:
+    """The cheap end of `observe`: which candidates are kept, and who is who."""
     regions = tuple(tuple(retain(found, settings.regions, side)) for found in candidates)
     tracklets = associate(regions, motion.affine, settings.tracks, side, motion.cuts, settings.context)
     return Evidence(grid, motion.affine, regions, tracklets, side, settings.context)

@@ -7,6 +7,7 @@ regions (R), the regions' runs, and evidence cells (C). Descriptors and targets 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,11 +102,14 @@ class Packet:
     def frames(self) -> int:
         return len(self.chain)
 
-    def region_mask(self, region: int) -> NDArray[np.bool_]:
-        """`[height, width]` of the region's place."""
-        end = int(self.region_runs[: region + 1].sum(dtype=np.int64))
-        width, height = (int(v) for v in self.region_place[region, 2:])
-        return decode_mask(self.runs[end - int(self.region_runs[region]) : end], (height, width))
+    def region_masks(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[int, tuple[slice, slice], NDArray[np.bool_]]]:
+        """Of the regions where `chosen [R]`: number, where on the mask grid (rows, columns), and the mask there."""
+        ends = np.cumsum(self.region_runs, dtype=np.int64)
+        for region in np.flatnonzero(chosen).tolist():
+            left, top, width, height = (int(v) for v in self.region_place[region])
+            runs = self.runs[ends[region] - int(self.region_runs[region]) : ends[region]]
+            where = slice(top, top + height), slice(left, left + width)
+            yield region, where, decode_mask(runs, (height, width))
 
 
 def projections_for(width: int, settings: TeacherSettings) -> Projections:

@@ -53,15 +53,14 @@ def overlay(frame: Picture, packet: Packet, t: int, min_reliability: float = 0.0
     side = len(frame)
     scale = side / float(packet.side)
     canvas = (frame * 0.55 + 255 * 0.10).astype(np.uint8)
-    for region in np.flatnonzero(packet.region_frame == t):
+    for region, where, visible in packet.region_masks(packet.region_frame == t):
         track = int(packet.region_track[region])
-        left, top, width, height = (int(v) for v in packet.region_place[region])
         whole = np.zeros((int(packet.side), int(packet.side)), np.uint8)
-        whole[top : top + height, left : left + width] = packet.region_mask(int(region))
+        whole[where] = visible
         mask = cv2.resize(whole, (side, side), interpolation=cv2.INTER_NEAREST)
         contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
         if track >= 0:
-            opacity = 0.2 + 0.7 * float(packet.track_visibility_frames[track, t])
+            opacity = 0.1 + 0.65 * float(packet.track_visibility_frames[track, t])
             seen = mask > 0
             canvas[seen] = (1 - opacity) * frame[seen] + opacity * np.array(identity_colour(track))
         outline = (255, 255, 255) if 0 <= track < packet.slots else (170, 170, 170)
@@ -71,7 +70,7 @@ def overlay(frame: Picture, packet: Packet, t: int, min_reliability: float = 0.0
         ends = [(boxes_K4[k, :2] + boxes_K4[k, 2:]) / 2 for k in (i, j)]
         if i < j and reliability >= min_reliability and np.isfinite(ends).all():
             a, b = (tuple(round(float(v)) for v in end) for end in ends)
-            cv2.line(canvas, a, b, _EDGE, max(1, round(3 * float(reliability) - 1)), cv2.LINE_AA)
+            cv2.line(canvas, a, b, _EDGE, max(1, round(2 * float(reliability))), cv2.LINE_AA)
     image = Image.fromarray(canvas)
     draw = ImageDraw.Draw(image)
     for track, box in enumerate(boxes_K4):

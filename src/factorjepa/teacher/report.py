@@ -16,9 +16,9 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def coverage_table(by_split: dict[str, Coverage]) -> Table:
-    """Who has a target: retained, excluded for want of evidence, excluded as unreliable."""
+    """Who has a target: retained, absent for want of evidence, excluded as unreliable."""
     table = _table("Coverage by factor and split (visibility counts agents, the others clips)")
-    for column in ("split", "factor", "of", "retained", "", "no evidence", "below tau", "tau"):
+    for column in ("split", "factor", "of", "retained", "", "absent", "below tau", "tau"):
         table.add_column(column, justify="left" if column in ("split", "factor") else "right")
     for split, coverage in by_split.items():
         for name in FACTORS:
@@ -33,14 +33,14 @@ def coverage_table(by_split: dict[str, Coverage]) -> Table:
 
 
 def counts_table(by_split: dict[str, Coverage]) -> Table:
-    table = _table("Per clip")
+    table = _table("Per clip: agents of the context, tracklets of the window, directed candidate pairs")
     for column in ("split", "", "mean", *(f"{q:.0%}" for q in QUANTILES), "most"):
         table.add_column(column, justify="left" if column in ("split", "") else "right")
     for split, coverage in by_split.items():
         rows = {
-            "agents of the context": coverage.agents,
-            "tracklets of the window": coverage.tracks,
-            "directed candidate pairs": coverage.pairs,
+            "agents": coverage.agents,
+            "tracklets": coverage.tracks,
+            "pairs": coverage.pairs,
         }
         for name, values in rows.items():
             spread = (f"{v:.0f}" for v in np.quantile(values, QUANTILES))
@@ -66,10 +66,9 @@ def reliability_table(by_split: dict[str, Coverage]) -> Table:
 
 
 def sensitivity_table(variants: Sequence[Variant], clips: int) -> Table:
-    table = _table(f"Threshold sensitivity, one at a time, on {clips} clips (* as set)")
-    columns = ("setting", "value", "agents", "pairs", "omega L", "A", "I", "retained L", "A", "I", "T_A like *")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "setting" else "right")
+    table = _table(f"Threshold sensitivity, one at a time, {clips} clips (* as set; T_A: cosine with that one's)")
+    for column in ("threshold", "value", "agents", "pairs", "omega L A I", "kept % L A I", "T_A"):
+        table.add_column(column, justify="left" if column == "threshold" else "right", no_wrap=True)
     last = ""
     for one in variants:
         if last and one.setting != last:
@@ -77,8 +76,9 @@ def sensitivity_table(variants: Sequence[Variant], clips: int) -> Table:
         last = one.setting
         like = "-" if np.isnan(one.agreement) else f"{one.agreement:.3f}"
         table.add_row(
-            one.setting, f"{one.value:g}{'*' if one.as_set else ' '}", f"{one.agents:.1f}", f"{one.pairs:.1f}",
-            *(f"{v:.2f}" for v in one.reliability), *(f"{v:.0%}" for v in one.coverage), like,
+            one.setting.split(".")[1], f"{one.value:g}{'*' if one.as_set else ' '}", f"{one.agents:.1f}",
+            f"{one.pairs:.1f}", " ".join(f"{v:.2f}" for v in one.reliability),
+            " ".join(f"{100 * v:.0f}" for v in one.coverage), like,
         )  # fmt: skip
     return table
 
@@ -94,4 +94,11 @@ def _numbers(values: NDArray[np.float64]) -> list[str]:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )

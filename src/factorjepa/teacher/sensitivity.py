@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..corpus.access import ClipSet
 from ..corpus.windows import window_times
-from ..pixels import Frames
-from .observe import observe
+from .camera import camera_motion
+from .observe import settle
 from .packet import Packet, build_packet
-from .proposals import Proposals
-from .regions import Floats, Region
+from .proposals import mask_side
+from .regions import Evidence
 from .settings import TeacherSettings
 from .teacher import Teacher, window_of
 
@@ -46,19 +47,6 @@ class Variant:
     agreement: float  # mean cosine of T_A with the one as set, over clips that have both; NaN if none has
 
 
-class _Remembered:
-    """Proposals of one window, asked for once."""
-
-    def __init__(self, proposals: Proposals) -> None:
-        self.name, self._proposals = proposals.name, proposals
-        self._found: list[list[Region]] | None = None
-
-    def __call__(self, frames: Frames, features: Floats, camera: Floats, context: int) -> list[list[Region]]:
-        if self._found is None:
-            self._found = self._proposals(frames, features, camera, context)
-        return self._found
-
-
 def variants_of(settings: TeacherSettings) -> Iterator[tuple[str, float, TeacherSettings]]:
     """Setting, value, and the settings with that value."""
     for setting, scales in VARIED.items():
@@ -79,9 +67,14 @@ def sensitivity(
     for done, clip in enumerate(clips):
         frames = teacher.window(clips, clip, replication)
         described = teacher.features(frames)
-        proposals = _Remembered(teacher.proposals(clips, clip, replication))
+        motion = camera_motion(frames)
+        candidates = teacher.proposals(clips, clip, replication)(
+            frames, described, motion.affine, teacher.settings.context
+        )
+        side = mask_side(teacher.settings.regions, frames.shape[1])
         times = window_times(clip, window_of(teacher.settings), replication)
-        packet = functools.partial(_packet, teacher, frames, described, proposals, times)
+        settled = functools.partial(settle, candidates, described, motion, side)
+        packet = functools.partial(_packet, teacher, settled, times)
         default.append(packet(teacher.settings))
         for setting, value, settings in variants_of(teacher.settings):
             same = settings == teacher.settings
@@ -92,13 +85,15 @@ def sensitivity(
 
 
 def _packet(
-    teacher: Teacher, frames: Frames, described: Floats, proposals: Proposals, times: Any, settings: TeacherSettings
+    teacher: Teacher,
+    settled: Callable[[TeacherSettings], Evidence],
+    times: NDArray[np.float64],
+    settings: TeacherSettings,
 ) -> Packet:
-    evidence = observe(frames, settings, teacher.features, proposals, described)
-    return build_packet(evidence, times, settings, teacher.projections)
+    return build_packet(settled(settings), times, settings, teacher.projections)
 
 
-def _cosine(one: Any, two: Any) -> float:
+def _cosine(one: NDArray[Any], two: NDArray[Any]) -> float:
     a, b = one.astype(np.float64), two.astype(np.float64)
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) if a.any() and b.any() else float("nan")
 

@@ -6,9 +6,14 @@ import hashlib
 import json
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..config import Settings
+
+# COCO's names of what moves by itself on a street.
+STREET_AGENTS = (
+    "person", "bicycle", "car", "motorcycle", "bus", "truck", "cat", "dog", "horse", "sheep", "cow", "elephant",
+)  # fmt: skip
 
 
 class FeatureSettings(Settings):
@@ -26,6 +31,8 @@ class RegionSettings(Settings):
 
     kind: Literal["unsupervised", "detector", "truth"] = "unsupervised"
     detector: str | None = None  # path of an ONNX detector
+    classes: tuple[str, ...] = STREET_AGENTS  # of the detector that are agents
+    tiles: bool = True  # the detector also looks at four enlarged parts: street agents are small
     side: int = Field(default=256, ge=32)  # pixels of the mask grid; never more than the clip has
     min_confidence: float = Field(default=0.55, ge=0, le=1)
     min_area: float = Field(default=0.001, ge=0, lt=1)  # share of the valid picture
@@ -77,6 +84,12 @@ class TeacherSettings(Settings):
     fps: float = Field(default=4.0, gt=0, allow_inf_nan=False)
     size: int = Field(default=518, ge=32)  # pixels of the square that the teacher sees; never more than the clip has
     context: int = Field(default=12, ge=1)
+
+    @model_validator(mode="after")
+    def _context_within_window(self) -> TeacherSettings:
+        if self.context > self.frames:
+            raise ValueError(f"context {self.context} is longer than the window of {self.frames} frames")
+        return self
 
     def digest(self) -> str:
         """Sixteen hex digits that change with every setting."""

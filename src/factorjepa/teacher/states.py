@@ -121,7 +121,7 @@ def object_states(cells: EvidenceCells, visible: Tensor | None = None) -> Object
         kept = {name: getattr(cells, name)[keep_C] for name in vars(cells) if name.split("_")[-1] in ("C", "C4", "CE")}
         shown = replace(cells, **kept)
     area_MT, box_MT4 = _support(shown, B * N, T)
-    geometry_MG = describe(
+    geometry_MG = geometry_of(
         seen_MT=area_MT > 0,
         box_MT4=box_MT4,
         area_MT=area_MT,
@@ -140,7 +140,7 @@ def object_states(cells: EvidenceCells, visible: Tensor | None = None) -> Object
     return ObjectStates(descriptor_BNE, geometry_BNG, valid_BN, slot_BN, pairs_BP2, pair_valid_BP, T)
 
 
-def describe(seen_MT: Tensor, box_MT4: Tensor, area_MT: Tensor, confidence_MT: Tensor, chain_MT33: Tensor) -> Tensor:
+def geometry_of(seen_MT: Tensor, box_MT4: Tensor, area_MT: Tensor, confidence_MT: Tensor, chain_MT33: Tensor) -> Tensor:
     """`GEOMETRY [M, G]` of agents from what was seen of each in T frames; zeros for one that was never seen."""
     T = seen_MT.shape[1]
     time_T = torch.arange(T, device=seen_MT.device)

@@ -153,11 +153,9 @@ def _assign(
 
 
 def _cheapest(costs: Costs, gate: float) -> list[tuple[int, int]]:
-    """The assignment of least cost among pairs within the gate, as many as possible of them."""
-    allowed = costs <= gate
-    large = (gate + 1.0) * (min(costs.shape) + 1)  # one more match is always worth it
-    rows, columns = linear_sum_assignment(np.where(allowed, costs, large))
-    return [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if allowed[i, j]]
+    """The assignment of least cost, where to leave a track and a region alone costs as much as the dearest match."""
+    rows, columns = linear_sum_assignment(np.minimum(costs, gate))
+    return [(int(i), int(j)) for i, j in zip(rows, columns, strict=True) if costs[i, j] < gate]
 
 
 def _placed(region: Region, centre: NDArray[np.float64], size: NDArray[np.float64], side: int) -> Region:

@@ -52,10 +52,8 @@ def agent_support(packet: Packet) -> NDArray[np.uint8]:
     """`[T, s, s]`: 1 where a tracked agent is seen."""
     side = int(packet.side)
     support_Tss = np.zeros((packet.frames, side, side), np.uint8)
-    for region in np.flatnonzero(packet.region_track >= 0):
-        left, top, width, height = (int(v) for v in packet.region_place[region])
-        part = support_Tss[packet.region_frame[region], top : top + height, left : left + width]
-        part |= packet.region_mask(int(region))
+    for region, where, mask in packet.region_masks(packet.region_track >= 0):
+        support_Tss[packet.region_frame[region]][where] |= mask
     return support_Tss
 
 
@@ -114,7 +112,8 @@ def _attenuated(frame: NDArray[np.generic], keep: Floats) -> Floats:
 
 
 def _scaled(mask: NDArray[np.uint8], frame: NDArray[np.generic]) -> Floats:
-    return np.asarray(cv2.resize(mask.astype(np.float32), frame.shape[1::-1], interpolation=cv2.INTER_LINEAR))
+    smooth = cv2.resize(mask.astype(np.float32), frame.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    return np.asarray(smooth >= 0.5, np.float32)
 
 
 def _soft(mask: Floats) -> Floats:

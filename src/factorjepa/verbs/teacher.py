@@ -53,9 +53,10 @@ def targets(
     settings = resolve(TeacherSettings, preset, overrides or [])
     with counting("targets", "clips") as progress:
         cache = make_packets(data, folder, settings, chosen, replication, workers, device, progress)
+    where, there = (f" --out {out}", f" --packets {out}") if out else ("", "")
     console.print(
-        f"Packets in {folder}, by {cache.teacher}. Look at them: factorjepa targets {data} --report; "
-        f"factorjepa preview {data} --targets",
+        f"Packets in {folder}, by {cache.teacher}. Look at them: factorjepa targets {data}{where} --report; "
+        f"factorjepa preview {data} --targets{there}",
         highlight=False,
         soft_wrap=True,
         markup=False,
@@ -102,7 +103,7 @@ def _report(
         console.print(table)
     if sample:
         # Thresholds are chosen on training and validation clips; test clips are described, never tuned on.
-        preferred = [one for one in (Split.VALIDATION, Split.TRAIN, Split.AUDIT) if one in sets]
+        preferred = [one for one in (Split.TRAIN, Split.VALIDATION, Split.AUDIT) if one in sets]
         if preferred:
             clips = sets[preferred[0]]
             some = clips.subset(min(sample, len(clips)), seed=0)

@@ -1,0 +1,224 @@
+"""Where agents may be, pixel by pixel and without labels: four cues that need no training, and their sum.
+
+- Rarity: the scene's colours fill large parts of the window, an agent's few pixels.
+- Enclosure: sky, walls and road run out of the picture; an agent is fenced off from its border by strong edges.
+- Affinity: how far a cell's frozen features are from those along the border, where scene prevails.
+- Motion: dense flow that the camera's own motion does not explain.
+
+Each is standardised over the context, so 0 is usual for the window. What the sum of them says is then said again as far
+as the frozen features can say it (ridge regression on the context's cells): things that look like what stands out stand
+out too, whether they move at the moment or not.
+
+Histograms, scales and the regression are fitted on the context and applied to every frame. Flow reads a frame and the
+one before it; the first frame, having none, the one after it.
+
+Shapes: T frames, S side of the mask grid, g cells, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from ..pixels import Frames, resize_to_cover
+from .regions import Floats
+
+CUES = ("rarity", "enclosure", "affinity", "motion")
+_WEIGHTS = np.array([0.48, 0.38, 0.60, 0.54], np.float32)  # of the standardised cues
+_LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
+_RETOLD = 0.5  # weight of what the features say about the sum
+
+_BINS = (16, 20, 20)  # of L, a and b
+_BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
+_BORDER_CELLS = 500  # at most, of all context frames together
+_NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
+_REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
+_STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
+_LOST = 20.0  # grey levels by which a frame differs from its neighbour in most places, flow undone: a cut
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The evidence of one window on the mask grid."""
+
+    lab: Floats  # [T, S, S, 3]
+    evidence: Floats  # [T, S, S] mean 0 and spread 1 over the context
+    cues: Floats  # [T, S, S, 4] standardised
+    residual: Floats  # [T, S, S, 2] flow that the camera does not explain, in reference pixels per frame
+
+
+def foreground(frames: Frames, features: Floats, camera: Floats, side: int, context: int) -> Foreground:
+    """`uint8 [T, S', S', 3]`, `[T, g, g, D]`, `[T, 2, 3]` to evidence on `side` pixels."""
+    shown = resize_to_cover(frames, side, side)
+    known = min(context, len(frames))
+    lab = np.stack([cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB) for frame in shown])
+    with _one_thread():
+        motion, residual = _motion(shown, camera, known)
+    affinity = _enlarged(_border_distance(features, known), side)
+    cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion], axis=-1)
+    usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
+    spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
+    cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
+    seen = _standard((cues * _WEIGHTS).sum(axis=-1), known)
+    retold = _standard(_enlarged(_retold(seen, features, known), side), known)
+    return Foreground(lab, _standard(seen + _RETOLD * retold, known), cues, residual)
+
+
+def _rarity(lab: Floats, known: int) -> Floats:
+    """Minus the log share of each pixel's colour among the context's, `[T, S, S]`."""
+    place = ((lab - _BIN_LOW) / _BIN_SPAN * np.array(_BINS, np.float32)).astype(np.int64)
+    place = place.clip(0, np.array(_BINS) - 1)
+    flat = (place[..., 0] * _BINS[1] + place[..., 1]) * _BINS[2] + place[..., 2]
+    counts = np.bincount(flat[:known].ravel(), minlength=int(np.prod(_BINS))).reshape(_BINS).astype(np.float64)
+    share = gaussian_filter(counts, 0.7) / counts.sum()
+    rarity: Floats = -np.log(share.ravel() + 1e-6).astype(np.float32)[flat]
+    return rarity
+
+
+def _enclosure(lab: Floats) -> Floats:
+    """Log of the least colour change on a way from the border to each pixel, `[T, S, S]`.
+
+    Two rounds of sweeps down, up, right and left: ways with more than a few turns come out a little long.
+    """
+    calm = np.stack([cv2.GaussianBlur(image, (0, 0), 0.7) for image in lab])
+    steps = {axis: np.sqrt((np.diff(calm, axis=axis) ** 2).sum(axis=-1)) for axis in (1, 2)}
+    far = np.full(lab.shape[:3], np.inf, np.float32)
+    far[:, [0, -1]] = 0
+    far[:, :, [0, -1]] = 0
+    side = far.shape[1]
+    for axis in (1, 2, 1, 2):
+        lines, costs = (np.ascontiguousarray(np.moveaxis(a, axis, 0)) for a in (far, steps[axis]))
+        for i in range(1, side):
+            np.minimum(lines[i], lines[i - 1] + costs[i - 1], out=lines[i])
+        for i in range(side - 2, -1, -1):
+            np.minimum(lines[i], lines[i + 1] + costs[i], out=lines[i])
+        far = np.moveaxis(lines, 0, axis)
+    return np.log1p(far)
+
+
+def _border_distance(features: Floats, known: int) -> Floats:
+    """One minus the cosine to the eighth nearest border cell of the context, `[T, g, g]`."""
+    grid = features.shape[1]
+    border = np.ones((grid, grid), dtype=bool)
+    border[1:-1, 1:-1] = False
+    scene = features[:known, border].reshape(-1, features.shape[-1])
+    scene = scene[:: -(-len(scene) // _BORDER_CELLS)]
+    rank = min(_NEAREST, len(scene))
+    distance = np.empty(features.shape[:3], np.float32)
+    for t, cells in enumerate(features):  # one product per frame: a frame's bits do not depend on how many there are
+        alike = cells.reshape(-1, cells.shape[-1]) @ scene.T
+        distance[t] = 1 - np.partition(alike, -rank, axis=1)[:, -rank].reshape(grid, grid)
+    return distance
+
+
+def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
+    """Log of the unexplained share of each pixel's flow, `[T, S, S]`, and the unexplained flow, `[T, S, S, 2]`."""
+    count, side = shown.shape[:2]
+    grey = [np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)) for frame in shown]
+    unit = np.float32(_REFERENCE / side)
+    share = np.zeros((count, side, side), np.float32)
+    residual = np.zeros((count, side, side, 2), np.float32)
+    measured = np.zeros(count, dtype=bool)
+    basis = _quadratic(side)
+    estimate = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    for t in range(count):
+        other = t - 1 if t else 1
+        if other >= (known if t < known else count):
+            continue
+        flow = np.asarray(estimate.calc(grey[t], grey[other], None), np.float32)
+        if _lost(grey[t], grey[other], flow):
+            continue
+        scene = _camera_flow(flow, camera[max(t, other)], basis, backwards=other < t)
+        residual[t] = (flow - scene) * unit
+        relative = np.hypot(*np.moveaxis(residual[t], -1, 0)) / (_STILL + np.hypot(*np.moveaxis(scene * unit, -1, 0)))
+        share[t] = np.log1p(4 * relative)
+        measured[t] = True
+    if measured[:known].any():
+        share[~measured] = share[:known][measured[:known]].mean(dtype=np.float64)  # says nothing where nothing is known
+    return share, residual
+
+
+def _lost(grey: NDArray[np.uint8], other: NDArray[np.uint8], flow: Floats) -> bool:
+    """Whether flow does not lead from one frame to the other: they show different things."""
+    side = len(grey)
+    rows, columns = np.mgrid[:side, :side].astype(np.float32)
+    carried = cv2.remap(
+        other, columns + flow[..., 0], rows + flow[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    return bool(np.median(cv2.absdiff(grey, carried)) > _LOST)
+
+
+def _quadratic(side: int) -> Floats:
+    """1, x, y, x^2, xy, y^2 of every pixel with x and y in [-1, 1], `[S * S, 6]`: a plane seen by a moving camera."""
+    line = (np.arange(side, dtype=np.float32) + 0.5) / side * 2 - 1
+    y, x = (part.ravel() for part in np.meshgrid(line, line, indexing="ij"))
+    return np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1)
+
+
+def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -> Floats:
+    """The scene's flow `[S, S, 2]`: the given motion and what a quadratic in place adds to it, robustly fitted.
+
+    The given motion decides whom the first fit trusts; without depth, a quadratic is as near as one comes to parallax.
+    """
+    side = len(flow)
+    whole = np.vstack([affine, [0, 0, 1]]).astype(np.float64)
+    motion = np.linalg.inv(whole) if backwards else whole
+    step = max(1, side // 40)
+    picked = np.arange(side * side).reshape(side, side)[step // 2 :: step, step // 2 :: step].ravel()
+    few = basis[picked].astype(np.float64)
+    seen = flow.reshape(-1, 2)[picked].astype(np.float64)
+    place = (few[:, 1:3] + 1) / 2
+    expected = (place @ motion[:2, :2].T + motion[:2, 2] - place) * side
+    least = 0.3 * side / _REFERENCE
+    error = np.hypot(*(seen - expected).T)
+    for _ in range(6):
+        trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0
+        weighed = few * trust[:, None]
+        fit = np.linalg.solve(weighed.T @ few + 1e-6 * np.eye(6), weighed.T @ seen)
+        error = np.hypot(*(seen - few @ fit).T)
+    explained: Floats = (basis @ fit.astype(np.float32)).reshape(side, side, 2)
+    return explained
+
+
+def _retold(evidence: Floats, features: Floats, known: int) -> Floats:
+    """What ridge regression from the context's features to its evidence says of every cell, `[T, g, g]`."""
+    grid, width = features.shape[1], features.shape[-1]
+    cells = np.stack([cv2.resize(image, (grid, grid), interpolation=cv2.INTER_AREA) for image in evidence[:known]])
+    usual = features[:known].reshape(-1, width).mean(axis=0)
+    gram, moment = np.zeros((width, width)), np.zeros(width)
+    for here, wanted in zip(features[:known], cells, strict=True):
+        centred = (here.reshape(-1, width) - usual).astype(np.float64)
+        gram += centred.T @ centred
+        moment += centred.T @ wanted.ravel()
+    ridge = 0.1 * np.sqrt(cells.size)
+    direction = np.linalg.solve(gram + ridge * np.eye(width), moment).astype(np.float32)
+    return np.stack([((here.reshape(-1, width) - usual) @ direction).reshape(grid, grid) for here in features])
+
+
+def _enlarged(cells: Floats, side: int) -> Floats:
+    """`[T, g, g]` to the mask grid."""
+    return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in cells])
+
+
+def _standard(values: Floats, known: int) -> Floats:
+    """Mean 0 and spread 1 over the context; what hardly varies stays small."""
+    usual, spread = values[:known].mean(dtype=np.float64), values[:known].std(dtype=np.float64)
+    standard: Floats = ((values - usual) / max(spread, 0.1)).astype(np.float32)
+    return standard
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Dense inverse search cuts the picture into one strip per thread, and its result depends on the strips."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)

@@ -394,6 +394,11 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str)
     assert FactorizedOptions(ranks=(1, 2, 3)).ranks == PerFactor(1, 2, 3)  # type: ignore[arg-type]
 
 
+def test_an_unknown_option_is_answered_with_the_nearest() -> None:
+    with pytest.raises(TrainingError, match="did you mean 'injection'"):
+        FactorizedOptions().replace(injektion="early")
+
+
 def test_grafting_needs_what_it_starts_from() -> None:
     options = FactorizedOptions(**SMALL)
     with pytest.raises(TrainingError, match="target tokens"):

@@ -6,6 +6,7 @@ Defaults are the paper's where it speaks (Panel B) and what the prototypes found
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -44,17 +45,21 @@ class AgentOptions:
             value, allowed = getattr(self, field.name), typing.get_args(hints[field.name])
             if typing.get_origin(hints[field.name]) is Literal and value not in allowed:
                 raise TrainingError(f"predictor option {field.name} must be one of {allowed}, got {value!r}")
-            if hints[field.name] is int and (isinstance(value, bool) or value < (field.name == "hidden")):
+            if hints[field.name] is int and value < (field.name != "extra_hidden"):
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
-        if self.pair_chunk < 1:
-            raise TrainingError(f"predictor option pair_chunk is too small: {self.pair_chunk}")
         if self.agent_epsilon <= 0:
             raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
-        if self.agents == "slots" and not 0 < self.slot_neighbours < self.slots:
+        if self.agents == "slots" and self.slot_neighbours >= self.slots:
             raise TrainingError(f"{self.slots} slots cannot have {self.slot_neighbours} neighbours each")
 
     def replace(self, **overrides: Any) -> Self:
-        """A copy with some fields changed."""
+        """A copy with some fields changed; an unknown field is an error that names the nearest one."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for key in overrides:
+            if key not in known:
+                nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+                hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+                raise TrainingError(f"predictors have no option {key!r}{hint}; options: {', '.join(known)}")
         return dataclasses.replace(self, **overrides)
 
 

@@ -62,6 +62,7 @@ class Backdrop:
         self.tones = np.zeros((2, self.roofs.shape[1], 3), np.float32)
         self.tallest = max((b.height for b in street.buildings if b.x0 != b.x1), default=0.0)
         fronts = [self._front(number, side) for number, side in enumerate((-1.0, 1.0))]
+        self.lowest = float(self.roofs.min())  # roof, 0 where a house is missing
         self.front = None
         if self.tallest > 0:
             self.front = self.atlas.add(np.concatenate(fronts, axis=1), unit=fronts[0].shape[1], density=WALL_SCALE)
@@ -135,10 +136,13 @@ class Backdrop:
         lap = np.floor(ring)
         place = ring - lap
         place += cv2.threshold(left, 0.0, 1.0, cv2.THRESH_BINARY)[1]  # along the right side, then along the left
-        cell = (place * np.float32(self.roofs.shape[1])).astype(np.int32)
         drop = to_ground * reach  # below the eye at the front, as a share of the eye's height
         ground = to_ground > to_front
-        front = (drop >= (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")) > ground
+        sky_to, ground_from = _horizon_rows(pose, size)
+        high = slice(0, sky_to if cz < self.lowest else size)  # rows in which rays may pass over or beside the houses
+        cell = (place[high] * np.float32(self.roofs.shape[1])).astype(np.int32)
+        front = ~ground
+        front[high] &= drop[high] >= (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")
         nearness = np.maximum(to_front, to_ground)
         corner = self._through_the_crossing(pose, rays, ring, to_ground, ground, front, nearness)
         if self.street.family.water:  # no house there: the water goes on
@@ -146,7 +150,6 @@ class Backdrop:
             ground |= open_side
             _choose(nearness, to_ground, open_side)
         hit = ground | front
-        sky_to, ground_from = _horizon_rows(pose, size)
         over = self._over_the_roofs(cz, cell, to_ground, hit, nearness) if cz > 4 else None
         rest = None
         if not hit[sky_to:].all():  # below the horizon there is no sky: these rays pass over the corner houses
@@ -160,7 +163,7 @@ class Backdrop:
         scale = shrink(nearness, 1.6 * pose.focal / (0.5 * (GROUND_SCALE + WALL_SCALE)))
         u, v = np.empty_like(nearness), np.empty_like(nearness)
         if sky_to:
-            u[:sky_to], v[:sky_to] = self._sky_map(pose, size, sky_to)
+            self._sky_map(pose, u[:sky_to], v[:sky_to])
         low = slice(ground_from, size)
         reach = 1 / np.maximum(to_ground[low], np.float32(_LEVEL))
         round_x = linear(east[low] * reach, 1.0, cx / period)
@@ -274,8 +277,8 @@ class Backdrop:
                 if labels is not None:
                     cv2.fillConvexPoly(labels, pixels, code, cv2.LINE_8, 4)
 
-    def _sky_map(self, pose: Pose, size: int, rows: int) -> tuple[Singles, Singles]:
-        """Atlas coordinates of the sky in the upper rows: two panorama pixels per degree, horizon at row 90."""
+    def _sky_map(self, pose: Pose, u: Singles, v: Singles) -> None:
+        """Writes atlas coordinates of the sky in the upper rows: two panorama pixels per degree, horizon at row 90."""
         (_, _, right_up), (_, _, down_up), (fx, fy, fz) = pose.axes.tolist()
         yaw, pitch = math.degrees(math.atan2(fy, fx)), math.degrees(math.asin(min(max(-fz, -1.0), 1.0)))
         roll = math.atan2(-right_up, -down_up)
@@ -283,8 +286,9 @@ class Backdrop:
         u0 = self.sky.left + 540.0 - ((yaw + 180.0) % 360.0 - 180.0) * 2
         v0 = self.sky.top + 90.0 + pitch * 2
         c, s = step * math.cos(roll), step * math.sin(roll)
-        columns, down = (pixels[:rows] for pixels in _pixels(size))
-        return _plane(columns, c, down, -s, u0), _plane(columns, s, down, c, v0)
+        columns, down = (pixels[: len(u)] for pixels in _pixels(u.shape[1]))
+        cv2.addWeighted(columns, c, down, -s, u0, u)
+        cv2.addWeighted(columns, s, down, c, v0, v)
 
     def _layout(
         self, ground: NDArray[np.bool_], front: NDArray[np.bool_], ground_from: int, gx: Singles, gy: Singles
@@ -314,7 +318,7 @@ class _Rays:
     def along(self, axis: int, factor: float) -> Singles:
         """`[H, W]` component along one world axis, times a factor."""
         right, down, forward = (row[axis] * factor for row in self.axes)
-        return _plane(self.columns, right / self.focal, self.rows, down / self.focal, forward)
+        return np.asarray(cv2.addWeighted(self.columns, right / self.focal, self.rows, down / self.focal, forward))
 
 
 @functools.lru_cache(maxsize=4)
@@ -322,11 +326,6 @@ def _pixels(size: int) -> tuple[Singles, Singles]:
     """`[H, W]` columns and rows of pixels, counted from the middle of the frame."""
     middles = np.arange(size, dtype=np.float32) + np.float32(0.5 - size / 2)
     return np.tile(middles, (size, 1)), np.tile(middles[:, None], size)
-
-
-def _plane(columns: Singles, right: float, rows: Singles, down: float, middle: float) -> Singles:
-    """A field that is linear in the pixel, in one pass."""
-    return np.asarray(cv2.addWeighted(columns, right, rows, down, middle))
 
 
 def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:

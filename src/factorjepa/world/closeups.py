@@ -28,7 +28,7 @@ class Lens:
     tint: Gain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Face:
     """A polygon in sixteenths of a pixel, or a disc: its centre and half axes."""
 
@@ -51,13 +51,11 @@ def close_ups(
     if not wearing:
         return []
     shapes = [geometry(style.model, phase) for style, phase in wearing]
-    each = np.arange(len(shapes))
     counts, points, middles, normals, flat, radii, materials = (
         np.concatenate([getattr(shape, name) for shape in shapes])
         for name in ("counts", "points", "middles", "normals", "flat", "radii", "materials")
     )
-    body = np.repeat(each, [len(shape.counts) for shape in shapes])
-    vertex_body, starts = np.repeat(body, counts), np.cumsum(counts) - counts
+    body = np.repeat(np.arange(len(shapes)), [len(shape.counts) for shape in shapes])
     # In the bodies' own frames: only the camera has to be turned.
     cos, sin = heading[:, 0, None], heading[:, 1, None]
     camera = np.stack(
@@ -66,10 +64,18 @@ def close_ups(
     ahead, left, up = ((eye - origin) / stature[:, None]).T
     eye = np.stack([ahead * cos[:, 0] + left * sin[:, 0], left * cos[:, 0] - ahead * sin[:, 0], up], axis=-1)
     light = -0.45 * camera[:, 0] - 0.48 * camera[:, 2] + (0.0, 0.0, 0.75)
-
-    seen = rotated(points - eye[vertex_body], camera[vertex_body]) * stature[vertex_body, None]
     offset = middles - eye[body]
-    far = dot3(offset, camera[body, 2]) * stature[body]
+    far = dot3(offset, camera[body, 2])
+
+    # Half of the faces look away: they are left out before their corners are worked out.
+    facing = ~flat | (dot3(offset, normals) < 0)
+    order = np.lexsort((-far, body))
+    order = order[facing[order]]
+    points = points[_ranges((np.cumsum(counts) - counts)[order], counts[order])]
+    counts, body, materials, flat = counts[order], body[order], materials[order], flat[order]
+    normals, radii = normals[order], radii[order]
+    starts, vertex_body = np.cumsum(counts) - counts, np.repeat(body, counts)
+    seen = rotated(points - eye[vertex_body], camera[vertex_body]) * stature[vertex_body, None]
     shades = shade(flat, dot3(normals, light[body]))
     painted = np.stack([style.colours for style, _ in wearing])[body, materials]
     colours = np.minimum(painted * shades[:, None], 255.0) * lens.tint
@@ -83,15 +89,13 @@ def close_ups(
     reach = 2 * half_axes.max(axis=1, keepdims=True)  # discs are wider than their one point
     outside = ((highest + reach < 0) | (lowest - reach > 16 * lens.size)).any(axis=1) & (nearest >= NEAR)
     extent = (highest - lowest).max(axis=1) // 16
-    drawn = (~flat | (dot3(offset, normals) < 0)) & (farthest > NEAR) & ~outside & (round_ | (extent >= 1))
+    drawn = np.flatnonzero((farthest > NEAR) & ~outside & (round_ | (extent >= 1)))
     edges = np.where(round_ | (extent >= _SMOOTHED), cv2.LINE_AA, cv2.LINE_8)
 
     result: list[list[Face]] = [[] for _ in shapes]
-    order = np.lexsort((-far, body))
-    order = order[drawn[order]]
     columns = (body, starts, counts, colours, edges, round_, half_axes, nearest < NEAR)
     for owner, start, count, colour, edge, is_disc, disc_axes, cut in zip(
-        *(c[order].tolist() for c in columns), strict=True
+        *(c[drawn].tolist() for c in columns), strict=True
     ):
         if is_disc:
             x, y = fixed[start].tolist()
@@ -104,6 +108,11 @@ def close_ups(
         if polygon is not None:
             result[owner].append(Face(polygon, None, colour, edge))
     return result
+
+
+def _ranges(starts: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """starts[0], starts[0] + 1, ... (counts[0] of them), starts[1], ..."""
+    return np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
 
 
 def draw_faces(frame: Image, mask: Image | None, faces: Sequence[Face]) -> None:

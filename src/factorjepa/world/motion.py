@@ -13,7 +13,7 @@ from .dynamics import step
 from .neighbours import Everyone
 from .population import Population
 
-LIST_STEPS = 4  # steps for which one list of possible neighbours serves
+LIST_STEPS = 6  # steps for which one list of possible neighbours serves
 WARM_UP = 16  # steps before the clip starts, so that nobody is still where they were put
 
 

@@ -40,7 +40,8 @@ _FARTHEST = 60.0
 _SMALLEST = 0.04  # of the frame's height: a smaller body is not drawn
 _FOG_STEPS = 12
 _UNSEEN_FOG = 0.06  # less air than this is not mixed in
-_TOGETHER = 16  # frames whose geometry is worked out at once
+_TOGETHER = 64  # frames whose geometry is worked out at once
+_SAMPLING = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
 _CLEAR = (0, 0, 0, 255)  # a pixel of a picture that shows only background
 
 
@@ -76,7 +77,7 @@ class _Bodies:
     points: Floats
     depth: Floats
     looks: list[Sprite | list[Face]]  # the picture, or the faces of one so close that perspective inside it shows
-    affine: Floats  # [K, 2, 3] from the picture to its box
+    affine: Floats  # [K, 2, 3] from its box in the frame to the picture
     boxes: NDArray[np.intp]  # [K, 4] left, top, right and bottom of the picture in the frame
     fog: NDArray[np.intp]  # step
     outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
@@ -255,7 +256,7 @@ class Renderer:
     def _places(
         self, pictures: list[Sprite], away: NDArray[np.intp], pixels: Floats, scale: Floats
     ) -> tuple[Floats, NDArray[np.intp]]:
-        """How each picture is warped, and the box that it covers; `away` are the bodies that have one."""
+        """How each picture is looked up, and the box that it covers; `away` are the bodies that have one."""
         affine, boxes = np.zeros((len(scale), 2, 3)), np.zeros((len(scale), 4), np.intp)
         if pictures:
             anchor_x, anchor_y, zoom, width, height = np.array([picture.frame for picture in pictures]).T
@@ -265,8 +266,8 @@ class Renderer:
             x1 = np.minimum((left + width * factor).astype(np.intp) + 2, self.size)
             y1 = np.minimum((top + height * factor).astype(np.intp) + 2, self.size)
             boxes[away] = np.stack([x0, y0, x1, y1], axis=1)
-            affine[away, 0, 0] = affine[away, 1, 1] = factor
-            affine[away, 0, 2], affine[away, 1, 2] = left - x0, top - y0
+            affine[away, 0, 0] = affine[away, 1, 1] = 1 / factor
+            affine[away, 0, 2], affine[away, 1, 2] = (x0 - left) / factor, (y0 - top) / factor
         return affine, boxes
 
     def _shadow_outlines(
@@ -312,21 +313,23 @@ class Renderer:
         self, canvas: Image, bodies: _Bodies, back: Backview, ids: NDArray[np.uint16] | None, seen: list[Seen]
     ) -> None:
         """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
-        fogs, outside = bodies.fog.tolist(), bodies.outside.tolist()
-        for k, (look, (x0, y0, x1, y1)) in enumerate(zip(bodies.looks, bodies.boxes.tolist(), strict=True)):
+        mixes, always_mixed = self.mixes, self.always_mixed
+        each = zip(bodies.looks, bodies.affine, bodies.boxes.tolist(), bodies.fog.tolist(), strict=True)
+        outside = bodies.outside.tolist() if bodies.outside.any() else None
+        for k, (look, affine, (x0, y0, x1, y1), fog) in enumerate(each):
             if isinstance(look, list):
                 self._blend_near(canvas, bodies, k, look, back, ids, seen)
                 continue
             if x1 <= x0 or y1 <= y0:
                 continue
             patch = cv2.warpAffine(
-                look.pixels, bodies.affine[k], (x1 - x0, y1 - y0), flags=cv2.INTER_LINEAR, borderValue=_CLEAR
+                look.pixels, affine, (x1 - x0, y1 - y0), None, _SAMPLING, cv2.BORDER_CONSTANT, _CLEAR
             )
-            if fogs[k] or self.always_mixed:
-                patch = cv2.transform(patch, self.mixes[fogs[k]])
+            if fog or always_mixed:
+                patch = cv2.transform(patch, mixes[fog])
             through = cv2.extractChannel(patch, 3)
             whole = through < 128 if ids is not None else None
-            if outside[k]:  # on the crossing street: the corner houses may stand before it
+            if outside and outside[k]:  # on the crossing street: the corner houses may stand before it
                 patch[back.nearness[y0:y1, x0:x1] > 1.0 / bodies.depth[k]] = _CLEAR
                 through = cv2.extractChannel(patch, 3)
             part = canvas[y0:y1, x0:x1]

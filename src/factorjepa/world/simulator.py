@@ -94,21 +94,23 @@ def source_spec(settings: WorldSettings, seed: int, index: int) -> SourceSpec:
 
 
 def clip_spec(settings: WorldSettings, seed: int, index: int) -> ClipSpec:
+    return clip_specs(settings, seed, index // CLIPS_PER_SOURCE)[index % CLIPS_PER_SOURCE]
+
+
+def clip_specs(settings: WorldSettings, seed: int, index: int) -> list[ClipSpec]:
+    """All clips of source `index`, one after the other in time."""
     if index < 0:
-        raise WorldError(f"clip index must not be negative, got {index}")
-    source, shot = source_spec(settings, seed, index // CLIPS_PER_SOURCE), index % CLIPS_PER_SOURCE
-    lengths = stream(seed, settings.regime, "lengths", source.index).uniform(*settings.seconds, size=CLIPS_PER_SOURCE)
-    frames = np.maximum(1, np.rint(lengths * settings.fps)).astype(int)
-    t_start = float(frames[:shot].sum() / settings.fps)
-    return ClipSpec(
-        index,
-        f"{source.source}#{shot}.0",
-        source,
-        shot,
-        t_start,
-        t_start + float(frames[shot] / settings.fps),
-        int(frames[shot]),
-    )
+        raise WorldError(f"clip and source indices must not be negative, got source {index}")
+    source = source_spec(settings, seed, index)
+    lengths = stream(seed, settings.regime, "lengths", index).uniform(*settings.seconds, size=CLIPS_PER_SOURCE)
+    frames = np.maximum(1, np.rint(lengths * settings.fps)).astype(int).tolist()
+    specs: list[ClipSpec] = []
+    for shot, count in enumerate(frames):
+        t_start = float(sum(frames[:shot]) / settings.fps)
+        t_end = t_start + float(count / settings.fps)
+        clip_id = f"{source.source}#{shot}.0"
+        specs.append(ClipSpec(index * CLIPS_PER_SOURCE + shot, clip_id, source, shot, t_start, t_end, count))
+    return specs
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,21 @@ class SimulatedClip:
 
     def window(self, start: float = 0.0, frames: int = 16, fps: float = 4.0) -> Frame:
         """`[frames, H, W, 3]` from `start` seconds on, without a video file in between."""
-        times = start + np.arange(frames) / fps
-        if start < 0 or times[-1] > self.seconds:
-            raise WorldError(
-                f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not fit "
-                f"into {self.seconds:.2f} s"
-            )
-        return np.stack([frame for frame, _ in self.renderer.render(self.trajectory, self.camera, times)])
+        return np.asarray(self.windows([start], frames, fps)[0])
+
+    def windows(self, starts: Sequence[float], frames: int = 16, fps: float = 4.0) -> Frame:
+        """Several windows, `[len(starts), frames, H, W, 3]`."""
+        for start in starts:
+            if start < 0 or start + (frames - 1) / fps > self.seconds:
+                raise WorldError(
+                    f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not "
+                    f"fit into {self.seconds:.2f} s"
+                )
+        times = (np.asarray(starts)[:, None] + np.arange(frames) / fps).ravel()
+        shown = np.empty((len(times), self.settings.size, self.settings.size, 3), np.uint8)
+        for k, (frame, _) in enumerate(self.renderer.render(self.trajectory, self.camera, times)):
+            shown[k] = frame
+        return shown.reshape(len(starts), frames, *shown.shape[1:])
 
     def frames_with_truth(self) -> Iterator[tuple[Frame, Truth]]:
         for frame, truth in self.renderer.render(self.trajectory, self.camera, self.times(), truth=True):
@@ -224,9 +234,11 @@ def clips(
 
     `seconds` cuts the simulation of each short for those who only look at the beginning (no ground truth then).
     """
-    specs = [clip_spec(settings, seed, index) for index in indices]
-    if len({spec.source.index for spec in specs}) != 1:
+    sources = {index // CLIPS_PER_SOURCE for index in indices}
+    if len(sources) != 1:
         raise WorldError("clips simulated together must belong to one source")
+    whole = clip_specs(settings, seed, int(sources.pop()))
+    specs = [whole[index % CLIPS_PER_SOURCE] for index in indices]
     scene = _scene(WorldSettingsKey(settings), seed, specs[0].source.index)
     populations = [
         populate(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -49,7 +49,7 @@ class Drawing:
     supersample: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sprite:
     """A picture `[H, W, 4]`: premultiplied colour, and the share of the background that shows through."""
 
@@ -153,7 +153,12 @@ def _paint(style: Style, drawing: Drawing) -> Sprite:
 @functools.lru_cache(maxsize=8000)
 def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     azimuth_bin, elevation_bin, distance_bin, level = view
+    if level == 0:  # the next larger one, which is seen from as far away, shrunk to half
+        large = _draw(model, phase, (azimuth_bin, elevation_bin, distance_bin, 1))
+        x, y = large.anchor
+        return replace(large, anchor=(x / 2, y / 2), scale=large.scale / 2, supersample=2 * large.supersample)
     fine = 3 if level < 3 else 2
+    grain = 2 * fine if level == 1 else fine  # of the canvas
     shape = geometry(model, phase)
     azimuth, elevation = azimuth_bin / AZIMUTHS * 2 * math.pi, elevation_bin * _ELEVATION_STEP
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
@@ -169,8 +174,8 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     ru, rv = shape.radii[:, 0] * zoom[shape.starts], shape.radii[:, 1] * zoom[shape.starts]
     low_u = min(u[:-1].min(), (u[shape.starts] - ru).min()) - fine
     low_v = min(v[:-1].min(), (v[shape.starts] - rv).min()) - fine
-    width = (int(max(u[:-1].max(), (u[shape.starts] + ru).max()) - low_u) // fine + 2) * fine
-    height = (int(max(v[:-1].max(), (v[shape.starts] + rv).max()) - low_v) // fine + 2) * fine
+    width = (int(max(u[:-1].max(), (u[shape.starts] + ru).max()) - low_u) // grain + 2) * grain
+    height = (int(max(v[:-1].max(), (v[shape.starts] + rv).max()) - low_v) // grain + 2) * grain
     canvas = np.zeros((height, width), np.uint8)
 
     light = -0.45 * right + 0.48 * towards + (0.0, 0.0, 0.75)
@@ -181,15 +186,13 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
     visible = visible[np.argsort(-far[visible], kind="stable")]
     fixed = np.rint(np.stack([u - low_u, v - low_v], axis=1) * 16).astype(np.int32)
     axes = np.maximum(np.rint(np.stack([ru, rv], axis=1) * 16).astype(int), 16)
-    for number, index in enumerate(visible.tolist(), start=1):
-        start = int(shape.starts[index])
-        if shape.radii[index, 0] > 0:
-            centre = (int(fixed[start, 0]), int(fixed[start, 1]))
-            cv2.ellipse(
-                canvas, centre, (int(axes[index, 0]), int(axes[index, 1])), 0, 0, 360, number, -1, cv2.LINE_8, 4
-            )
+    columns = (shape.starts, shape.starts + shape.counts, shape.radii[:, 0] > 0, axes)
+    faces = zip(*(column[visible].tolist() for column in columns), strict=True)
+    for number, (start, end, is_disc, half_axes) in enumerate(faces, start=1):
+        if is_disc:
+            cv2.ellipse(canvas, fixed[start].tolist(), half_axes, 0, 0, 360, number, -1, cv2.LINE_8, 4)
         else:
-            cv2.fillConvexPoly(canvas, fixed[start : start + int(shape.counts[index])], number, cv2.LINE_8, 4)
+            cv2.fillConvexPoly(canvas, fixed[start:end], number, cv2.LINE_8, 4)
     anchor = (float(u[-1] - low_u) / fine, float(v[-1] - low_v) / fine)
     return Drawing(canvas, shape.materials[visible], shades[visible, None], anchor, float(zoom[-1]) / fine, fine)
 

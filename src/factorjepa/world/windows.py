@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..workers import begin_worker
 from .settings import WorldSettings
-from .simulator import CLIPS_PER_SOURCE, clip_spec, clips
+from .simulator import clip_specs, clips
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Window:
 
 def source_windows(settings: WorldSettings, seed: int, source: int, frames: int = 16, fps: float = 4.0) -> list[Window]:
     """All windows of one source video that do not overlap."""
-    indices = range(source * CLIPS_PER_SOURCE, (source + 1) * CLIPS_PER_SOURCE)
     length = frames / fps
-    counts = [int(clip_spec(settings, seed, index).frames / settings.fps / length) for index in indices]
-    used = [(index, count) for index, count in zip(indices, counts, strict=True) if count]
+    counts = [(spec.index, int(spec.frames / settings.fps / length)) for spec in clip_specs(settings, seed, source)]
+    used = [(index, count) for index, count in counts if count]
     if not used:
         return []
     result: list[Window] = []
     made = clips(settings, seed, [index for index, _ in used], seconds=[count * length for _, count in used])
     for clip, (_, count) in zip(made, used, strict=True):
         starts = [k * length for k in range(count)]
-        result += [Window(clip.window(start, frames, fps), clip.spec.clip_id, start) for start in starts]
+        videos = clip.windows(starts, frames, fps)
+        result += [Window(video, clip.spec.clip_id, start) for video, start in zip(videos, starts, strict=True)]
     return result
 
 

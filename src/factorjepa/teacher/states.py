@@ -54,6 +54,14 @@ class ObjectStates:
         centre_BNK2 = self.geometry_BNG[..., None, 0:2] + self.geometry_BNG[..., None, 4:6] * ahead_BNK1
         return torch.cat((centre_BNK2, self.geometry_BNG[..., None, 2:4].expand_as(centre_BNK2)), dim=-1)
 
+    def without(self, slot_B: Tensor) -> ObjectStates:
+        """The same scene with one agent of each clip, and its pairs, taken out; -1 takes nobody out."""
+        gone_BN = self.valid_BN & (self.slot_BN == slot_B[:, None])
+        first_BP, second_BP = (gone_BN.gather(1, self.pairs_BP2[..., side]) for side in (0, 1))
+        return replace(
+            self, valid_BN=self.valid_BN & ~gone_BN, pair_valid_BP=self.pair_valid_BP & ~first_BP & ~second_BP
+        )
+
 
 VELOCITY_FRAMES = 4  # velocity is the slope of the centre over the frames seen among these last ones
 _FIXED_POINT = 2**20  # descriptors are summed as whole numbers of this unit, finer than half precision

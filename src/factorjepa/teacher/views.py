@@ -30,10 +30,9 @@ _KEPT = 0.25  # contrast that remains of what is attenuated
 _TUBE_MARGIN = 0.03  # sides around a pair's boxes
 
 
-def layout_view(video: Video, packet: Packet) -> Video:
-    """D_L: every tracked agent replaced by a blur of its surroundings."""
-    support_Tss = agent_support(packet)
-    pairs = zip(video, support_Tss, strict=True)
+def layout_view(video: Video, packet: Packet, track: int | None = None) -> Video:
+    """D_L: every tracked agent (or this one alone) replaced by a blur of its surroundings."""
+    pairs = zip(video, agent_support(packet, track), strict=True)
     return _as(video, [_filled(frame, _scaled(mask, frame)) if mask.any() else frame for frame, mask in pairs])
 
 
@@ -48,11 +47,12 @@ def interactions_view(video: Video, packet: Packet, min_reliability: float = 0.0
     return _as(video, [_attenuated(f, _soft(_scaled(m, f))) for f, m in zip(video, tubes_Tss, strict=True)])
 
 
-def agent_support(packet: Packet) -> NDArray[np.uint8]:
-    """`[T, s, s]`: 1 where a tracked agent is seen."""
+def agent_support(packet: Packet, track: int | None = None) -> NDArray[np.uint8]:
+    """`[T, s, s]`: 1 where a tracked agent is seen (or this one)."""
     side = int(packet.side)
     support_Tss = np.zeros((packet.frames, side, side), np.uint8)
-    for region, where, mask in packet.region_masks(packet.region_track >= 0):
+    chosen = packet.region_track >= 0 if track is None else packet.region_track == track
+    for region, where, mask in packet.region_masks(chosen):
         support_Tss[packet.region_frame[region]][where] |= mask
     return support_Tss
 

@@ -7,11 +7,13 @@ same clip (`misaligned`), or those of another clip (`shuffled`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..adaptation import Method, Stage
@@ -25,7 +27,9 @@ from ..teacher.cache import Packets
 from ..teacher.packet import Packet
 from ..teacher.views import agents_view, interactions_view, layout_view
 
-_VIEWS = {"layout": layout_view, "agents": agents_view, "interactions": interactions_view}
+_VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] = {
+    "layout": layout_view, "agents": agents_view, "interactions": interactions_view,
+}  # fmt: skip
 _PER_FACTOR = ("layout_BW", "agents_BW", "interactions_BW")
 
 
@@ -66,6 +70,20 @@ class TrainingBatch:
     clip_ids: tuple[str, ...]
     targets: TargetBatch | None
     epoch: int
+    edited: Tensor | None = None  # the same clips with one agent each taken out of the picture
+    removed_B: Tensor | None = None  # int64, its slot; -1: the clip has no agent
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device, non_blocking=True)
+
+        return dataclasses.replace(
+            self,
+            video=self.video.to(device, non_blocking=True),
+            targets=None if self.targets is None else self.targets.to(device),
+            edited=moved(self.edited),
+            removed_B=moved(self.removed_B),
+        )
 
 
 class TrainingBatches:
@@ -99,7 +117,12 @@ class TrainingBatches:
             video = shown(
                 video, [self.packets.of(clip) for clip in batch.clips], stage, stream(self.seed, "view", step)
             )
-        return TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch)
+        made = TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch)
+        if self.method.edits and self.packets is not None:
+            packets = [self.packets.of(clip) for clip in batch.clips]
+            edited, removed = edit(video, packets, stream(self.seed, "edit", step))
+            made = dataclasses.replace(made, edited=edited, removed_B=removed)
+        return made
 
     def _targets(self, batch: Batch, packets: Packets[TrainingClips], step: int) -> TargetBatch:
         aligned = packets.for_batch(batch)
@@ -125,14 +148,26 @@ def shown(video: Tensor, packets: Sequence[Packet], stage: Stage, random: np.ran
     drawn = random.choice(len(names), size=len(video), p=np.array(shares) / sum(shares))
     if all(names[k] == "raw" for k in drawn):
         return video
-    clips = []
-    for clip, packet, k in zip(video, packets, drawn, strict=True):
-        if names[k] == "raw":
-            clips.append(clip)
-            continue
-        frames = np.ascontiguousarray(clip.permute(1, 2, 3, 0).numpy())
-        clips.append(torch.from_numpy(_VIEWS[names[k]](frames, packet)).permute(3, 0, 1, 2))
-    return torch.stack(clips)
+    rows = zip(video, packets, drawn, strict=True)
+    return torch.stack(
+        [clip if names[k] == "raw" else _viewed(clip, _VIEWS[names[k]], packet) for clip, packet, k in rows]
+    )
+
+
+def edit(video: Tensor, packets: Sequence[Packet], random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Each clip with one of its agents filled in from the surroundings, and which slot that was (-1: none there)."""
+    clips, removed = [], []
+    for clip, packet in zip(video, packets, strict=True):
+        slot = int(random.integers(int(packet.slots))) if packet.slots else -1
+        clips.append(clip if slot < 0 else _viewed(clip, functools.partial(layout_view, track=slot), packet))
+        removed.append(slot)
+    return torch.stack(clips), torch.tensor(removed)
+
+
+def _viewed(clip: Tensor, view: Callable[[NDArray[np.float32], Packet], NDArray[np.float32]], packet: Packet) -> Tensor:
+    """A view of one normalised clip `[3, T, H, W]`."""
+    frames = np.ascontiguousarray(clip.permute(1, 2, 3, 0).numpy())
+    return torch.from_numpy(view(frames, packet)).permute(3, 0, 1, 2)
 
 
 def validation_batches(

@@ -22,6 +22,7 @@ from torch import Tensor
 from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
 from ..adaptation.budget import levelled
 from ..adaptation.reference import FULL
+from ..adaptation.wise import interpolate
 from ..backbones import Backbone
 from ..backbones.encoder import gather_tokens
 from ..config import dump
@@ -64,8 +65,12 @@ class Engine:
     def __init__(self, settings: TrainSettings, device: torch.device) -> None:
         self.settings, self.device = settings, device
         self.method = settings.resolved_method()
-        if self.method.interpolation is not None:
-            raise TrainingError(f"{self.method.name}: is made from a finished run, not trained (factorjepa wise RUN)")
+        if (self.method.interpolation is None) != (settings.base is None):
+            raise TrainingError(
+                f"method {self.method.name!r} does not start from another run: leave out base=RUN"
+                if settings.base
+                else f"method {self.method.name!r} is made from a finished run of `full`: name it with base=RUN"
+            )
         corpus = Corpus.open(Path(settings.data))
         training = corpus.training()
         if settings.clips is not None:
@@ -96,6 +101,8 @@ class Engine:
         backbone = open_backbone(settings.arch, settings.weights, device)
         self.method = levelled(backbone.spec, self.method, settings.scope)
         self.learner = self._learner(backbone)
+        if self.method.interpolation is not None:
+            self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
         self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
         self.step = 0
         self.best: tuple[int, Validation] | None = None
@@ -162,12 +169,7 @@ class Engine:
         self.optimiser.zero_grad(set_to_none=True)
         sums: dict[str, Tensor] = {}
         for batch, epoch in passes:
-            made = self.batches.complete(batch, stage, self.step, epoch)
-            made = dataclasses.replace(
-                made,
-                video=made.video.to(self.device, non_blocking=True),
-                targets=None if made.targets is None else made.targets.to(self.device),
-            )
+            made = self.batches.complete(batch, stage, self.step, epoch).to(self.device)
             with self._precision():
                 loss, parts = loss_of(learner, made, self.standard, settings, self.step)
             (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
@@ -268,6 +270,14 @@ class Engine:
             scope = dataclasses.replace(scope, chosen=self._chosen_blocks(backbone))
         learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
         return learner.to(self.device)
+
+    def _interpolate(self, base: RunDirectory, share: float) -> None:
+        """WiSE-FT: the encoder between the pretrained one and the base run's best, the predictor the base run's."""
+        self.learner.enter(0)  # the momentum encoder and the reference keep the pretrained weights
+        adapted = base.weights(device=self.device)
+        pretrained = {name: tensor for name, tensor in self.learner.weights().items() if name.startswith("encoder.")}
+        encoder = {name: tensor for name, tensor in adapted.items() if name.startswith("encoder.")}
+        self.learner.load_weights(adapted | interpolate(pretrained, encoder, share))
 
     @torch.no_grad()
     def _target_tokens(self, backbone: Backbone) -> Tensor:

@@ -24,6 +24,7 @@ class TrainSettings(Settings):
     arch: str = "nano"  # a name, or `file`: as the header of our own weights file says
     weights: str | None = None  # None: the weights that come with the package (nano)
     method: str = "factorjepa"
+    base: str | None = None  # a finished run of `full`, for the methods that are made from one (WiSE-FT)
     predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection
     losses: dict[str, Any] = Field(default={})  # coefficients to change, for example factor
     seed: int = 17

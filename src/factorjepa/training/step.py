@@ -14,6 +14,7 @@ from ..backbones.masks import POLICIES, released_masks
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
 from ..objective import Losses, objective
 from ..seeding import stream
+from ..teacher.states import ObjectStates
 from .batches import Standard, TrainingBatch
 from .learner import Learner
 from .masking import training_masks
@@ -44,10 +45,29 @@ def future_loss(
         found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals()
         for name, value in found.items():
             parts[name] = parts.get(name, 0.0) + value / len(passes)
+        if batch.edited is not None and batch.removed_B is not None:
+            change = change_loss(learner, batch.edited, batch.removed_B, prediction.tokens_BtD, wanted, visible, states)
+            total = total + method.edits * change / len(passes)
+            parts["change"] = parts.get("change", 0.0) + change.detach() / len(passes)
     if targets is not None:
         weights = torch.stack(list(targets.weights))
         parts |= {"target_weight": weights.sum(1).mean(), "coverage": (weights > 0).float().mean()}
     return total, parts
+
+
+def change_loss(
+    learner: Learner,
+    edited: Tensor,
+    removed_B: Tensor,
+    predicted_BtD: Tensor,
+    wanted_BtD: Tensor,
+    visible: Tensor,
+    states: ObjectStates | None,
+) -> Tensor:
+    """L1 between the predicted and the true change of the future when one agent is taken out (FactorJEPA-INT)."""
+    left = states.without(removed_B) if states is not None else None
+    after = learner.predict(edited, visible, left).tokens_BtD
+    return ((after - predicted_BtD) - (learner.future(edited) - wanted_BtD)).abs().mean()
 
 
 def released_loss(learner: Learner, batch: TrainingBatch, seed: int, step: int) -> tuple[Tensor, dict[str, Tensor]]:

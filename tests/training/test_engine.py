@@ -1,0 +1,201 @@
+"""The one loop: every method trains and is measured; runs resume to the bit; what is wrong is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from factorjepa.adaptation import METHODS
+from factorjepa.config import dump
+from factorjepa.corpus.access import Corpus
+from factorjepa.errors import TeacherError, TrainingError
+from factorjepa.training.engine import Engine
+from factorjepa.training.run import RunDirectory
+from factorjepa.training.settings import TrainSettings
+from factorjepa.training.validation import states_of
+
+Make = Callable[..., TrainSettings]
+CPU = torch.device("cpu")
+TRAINED = [m.name for m in METHODS.values() if m.family != "ablation" and m.trains]
+SPECIAL = ["no_visibility_path", "no_interaction_path", "shuffled_targets", "slots", "residual_path", "pair_motion"]
+
+
+def train(settings: TrainSettings, out: Path, resume: bool = False, until: int | None = None) -> Engine:
+    engine = Engine(settings, CPU)
+
+    def progress(step: int, _: int, __: str) -> None:
+        if step == until:
+            engine.stop()
+
+    engine.run(out, resume, progress)
+    return engine
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    return [(r["step"], r["loss"]) for r in RunDirectory.existing(out).metrics() if "loss" in r]
+
+
+@pytest.mark.parametrize("name", TRAINED + SPECIAL)
+def test_every_method_trains_what_it_says_and_measures_itself(name: str, settings: Make, tmp_path: Path) -> None:
+    engine = Engine(settings(method=name), CPU)
+    before = {key: tensor.clone() for key, tensor in engine.learner.weights().items()}
+    finished = engine.run(tmp_path / "run", False)
+    after = engine.learner.weights()
+    assert set(before) == set(after)
+    moved = [key for key in before if not torch.equal(before[key], after[key])]
+    assert moved, "nothing trained"
+    if engine.method.encoder != "frozen":
+        assert any(key.startswith("encoder.") for key in moved)
+    frozen = {f"encoder.{k}" for k, p in engine.learner.encoder.named_parameters()} - after.keys()
+    assert (engine.method.encoder == "all") == (not frozen)
+    assert 0 < finished.validation.future_l1 < 2
+    assert len(losses(tmp_path / "run")) == 2
+
+
+def test_frozen_is_measured_without_an_update(settings: Make, tmp_path: Path) -> None:
+    finished = Engine(settings(method="frozen"), CPU).run(tmp_path / "run", False)
+    assert (finished.step, finished.best) == (0, 0)
+    assert finished.validation.future_l1 == pytest.approx(finished.validation.own_l1)
+
+
+@pytest.mark.parametrize("name", ["factorjepa", "lora", "auto_rgn"])
+def test_a_stopped_and_resumed_run_has_the_same_losses_and_weights(name: str, settings: Make, tmp_path: Path) -> None:
+    chosen = settings(method=name, updates=6, save_every=3)
+    whole = train(chosen, tmp_path / "whole")
+    train(chosen, tmp_path / "cut", until=4)
+    assert [step for step, _ in losses(tmp_path / "cut")] == [1, 2, 3, 4]
+    cut = train(chosen, tmp_path / "cut", resume=True)
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    for key, tensor in whole.learner.weights().items():
+        assert torch.equal(tensor, cut.learner.weights()[key]), key
+    for key, tensor in whole.learner.target.owned_state().items():
+        assert torch.equal(tensor, cut.learner.target.owned_state()[key]), key
+
+
+COMMAND = "import torch; torch.set_num_threads(1); from factorjepa.cli import main; main()"
+
+
+def started(config: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    data = next(line for line in config.read_text().splitlines() if line.startswith("data:")).removeprefix("data: ")
+    arguments = ["train", data, "--out", str(out), "--preset", str(config), *more]
+    return subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], text=True, stderr=subprocess.PIPE)
+
+
+def wait_for_steps(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (out / "metrics.jsonl").exists() and len(losses(out)) >= steps:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"ended early: {process.stderr.read() if process.stderr else ''}")
+
+
+def test_a_run_killed_at_any_moment_goes_on_to_the_same_losses(settings: Make, tmp_path: Path) -> None:
+    chosen = settings(method="factorjepa_raw", updates=30, save_every=2, validate_every=30, validation_clips=1)
+    config = tmp_path / "run.yaml"
+    config.write_text(dump(chosen))
+    train(chosen, tmp_path / "whole")
+    for steps in (3, 9):
+        more = ["--resume"] if (tmp_path / "cut" / "config.yaml").exists() else []
+        process = started(config, tmp_path / "cut", *more)
+        wait_for_steps(tmp_path / "cut", steps, process)
+        process.kill()
+        process.wait()
+    assert started(config, tmp_path / "cut", "--resume").wait(timeout=180) == 0
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def test_sigterm_saves_and_exits(settings: Make, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        dump(settings(method="full", updates=500, save_every=500, validate_every=500, validation_clips=1))
+    )
+    process = started(config, tmp_path / "run")
+    wait_for_steps(tmp_path / "run", 2, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    saved = RunDirectory.existing(tmp_path / "run").steps()[-1]
+    assert saved == losses(tmp_path / "run")[-1][0] >= 2
+
+
+def test_perturbing_future_frames_leaves_predictions_unchanged_to_the_bit(settings: Make) -> None:
+    engine = Engine(settings(method="factorjepa_both"), CPU)
+    batch = next(iter(engine.evaluation))
+    assert engine.validation_packets is not None
+    targets = engine.validation_packets.for_batch(batch)
+    video = batch.video
+    changed = video.clone()
+    changed[:, :, engine.settings.context :] = torch.randn_like(changed[:, :, engine.settings.context :])
+    states = states_of(engine.learner, targets, None, video)
+    engine.learner.eval()
+    with torch.no_grad():
+        first, second = (engine.learner.predict(clip, None, states).tokens_BtD for clip in (video, changed))
+        assert not torch.equal(engine.learner.future(video), engine.learner.future(changed))
+    assert torch.equal(first, second)
+
+
+def test_wise_ft_lies_between_the_pretrained_and_the_tuned_encoder(settings: Make, tmp_path: Path) -> None:
+    tuned = train(settings(method="full"), tmp_path / "full")
+    half = Engine(settings(method="wise_0.5", base=str(tmp_path / "full")), CPU)
+    pretrained = Engine(settings(method="full"), CPU)
+    best = RunDirectory.existing(tmp_path / "full").weights()
+    for key, tensor in half.learner.weights().items():
+        start, end = pretrained.learner.weights()[key], best[key]
+        expected = start.lerp(end, 0.5) if key.startswith("encoder.") else end
+        torch.testing.assert_close(tensor, expected)
+    video = torch.randn(1, 3, 16, 32, 32)
+    torch.testing.assert_close(half.learner.reference(video), pretrained.learner.encoder(video))
+    assert half.run(tmp_path / "wise", False).step == 0
+    assert tuned.step == 2
+
+
+def test_wise_ft_needs_a_finished_run(settings: Make) -> None:
+    with pytest.raises(TrainingError, match="base=RUN"):
+        Engine(settings(method="wise_0.5"), CPU)
+    with pytest.raises(TrainingError, match="leave out base"):
+        Engine(settings(method="full", base="somewhere"), CPU)
+
+
+def test_a_term_that_is_not_finite_is_named_and_changes_nothing(settings: Make, tmp_path: Path) -> None:
+    engine = Engine(settings(method="factorjepa", updates=4, losses={"factor": 1e38}), CPU)
+    before = {key: tensor.clone() for key, tensor in engine.learner.weights().items()}
+    with pytest.raises(TrainingError, match=r"step 0: .* is not finite"):
+        engine.run(tmp_path / "run", False)
+    assert all(torch.equal(before[key], tensor) for key, tensor in engine.learner.weights().items())
+    assert RunDirectory.existing(tmp_path / "run").steps() == [0]
+
+
+def test_misaligned_targets_ask_for_packets_of_another_window(settings: Make) -> None:
+    with pytest.raises(TeacherError, match="replication 1"):
+        Engine(settings(method="misaligned_targets"), CPU)
+
+
+def test_training_never_opens_test_or_audit_clips(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("training asked for evaluation clips")
+
+    monkeypatch.setattr(Corpus, "evaluation", refuse)
+    monkeypatch.setattr(Corpus, "audit", refuse)
+    train(settings(method="factorjepa"), tmp_path / "run")
+
+
+def test_the_record_says_what_happened(settings: Make, tmp_path: Path) -> None:
+    train(settings(method="factorjepa", updates=4), tmp_path / "run")
+    records = RunDirectory.existing(tmp_path / "run").metrics()
+    update = next(record for record in records if "loss" in record)
+    wanted = {"jepa", "factor", "visibility", "separation", "sparsity", "lr", "gradient", "coverage", "target_weight",
+              "gate_max", "share_layout", "wait"}  # fmt: skip
+    assert wanted <= update.keys()
+    assert [record["step"] for record in records if "val/future_l1" in record] == [0, 2, 4]
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["torch"].startswith(torch.__version__.split("+")[0])

@@ -45,7 +45,7 @@ class TrackSettings(Settings):
     box_weight: float = Field(default=0.45, ge=0)
     mask_weight: float = Field(default=0.35, ge=0)
     descriptor_weight: float = Field(default=0.20, ge=0)
-    max_cost: float = Field(default=0.80, gt=0)  # gate: a dearer match is no match
+    max_cost: float = Field(default=0.70, gt=0)  # gate: a dearer match is no match
     max_gap: int = Field(default=4, ge=0)  # frames without a region inside a tracklet
     min_length: int = Field(default=3, ge=1)  # frames with a region
 

@@ -88,7 +88,7 @@ def _enclosure(lab: Floats) -> Floats:
     """
     calm = np.stack([cv2.GaussianBlur(image, (0, 0), 0.7) for image in lab])
     steps = {axis: np.sqrt((np.diff(calm, axis=axis) ** 2).sum(axis=-1)) for axis in (1, 2)}
-    far = np.full(lab.shape[:3], np.inf, np.float32)
+    far = np.full_like(lab[..., 0], np.inf)
     side = far.shape[1]
     far[:, :: side - 1] = 0
     far.swapaxes(1, 2)[:, :: side - 1] = 0

@@ -88,10 +88,10 @@ def _enclosure(lab: Floats) -> Floats:
     """
     calm = np.stack([cv2.GaussianBlur(image, (0, 0), 0.7) for image in lab])
     steps = {axis: np.sqrt((np.diff(calm, axis=axis) ** 2).sum(axis=-1)) for axis in (1, 2)}
-    far = np.full(lab.shape[:3], np.inf, np.float32)
-    far[:, [0, -1]] = 0
-    far[:, :, [0, -1]] = 0
+    far = np.full_like(lab[..., 0], np.inf)
     side = far.shape[1]
+    far[:, :: side - 1] = 0
+    far.swapaxes(1, 2)[:, :: side - 1] = 0
     for axis in (1, 2, 1, 2):
         lines, costs = (np.ascontiguousarray(np.moveaxis(a, axis, 0)) for a in (far, steps[axis]))
         for i in range(1, side):
@@ -126,12 +126,12 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
     residual = np.zeros((count, side, side, 2), np.float32)
     measured = np.zeros(count, dtype=bool)
     basis = _quadratic(side)
-    estimate = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    estimate = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     for t in range(count):
         other = t - 1 if t else 1
         if other >= (known if t < known else count):
             continue
-        flow = np.asarray(estimate.calc(grey[t], grey[other], None), np.float32)
+        flow = np.asarray(estimate.calc(grey[t], grey[other], None), np.float32)  # type: ignore[call-overload]
         if _lost(grey[t], grey[other], flow):
             continue
         scene = _camera_flow(flow, camera[max(t, other)], basis, backwards=other < t)

@@ -97,14 +97,17 @@ def hierarchy(lab: Floats, place: Floats, columns: Floats) -> Hierarchy:
 
 
 def _mutual(a: Integers, b: Integers, cost: Doubles, nodes: int) -> tuple[Integers, Integers, Doubles]:
-    """Pairs that are each other's cheapest neighbour, the smaller number first, and what joining them costs."""
-    source, target, price = np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([cost, cost])
-    order = np.lexsort((target, price, source))
-    source, target, price = source[order], target[order], price[order]
-    first = np.flatnonzero(np.diff(source, prepend=-1))
+    """Pairs that are each other's cheapest neighbour, the smaller number first, and what joining them costs.
+
+    Of equally dear neighbours the first edge counts. Edges are written dearest first, so that the cheapest one of each
+    node is written last and stays.
+    """
+    order = np.argsort(-cost[::-1], kind="stable")
+    a, b, cost = a[::-1][order], b[::-1][order], cost[::-1][order]
     best, least = np.full(nodes, -1, np.int64), np.zeros(nodes)
-    best[source[first]], least[source[first]] = target[first], price[first]
-    one = source[first]
+    both, other = np.stack([a, b], axis=1).ravel(), np.stack([b, a], axis=1).ravel()
+    best[both], least[both] = other, cost.repeat(2)
+    one = np.flatnonzero(best >= 0)
     one = one[(best[best[one]] == one) & (one < best[one])]
     return one, best[one], least[one]
 

@@ -29,8 +29,8 @@ from .settings import RegionSettings
 
 Doubles = NDArray[np.float64]
 
-_COLOUR = 1 / 15  # Lab units to units of likeness
-_PLACE = 8.0  # one side of the picture in those units
+_COLOUR = 1 / 25  # Lab units to units of likeness
+_ACROSS, _DOWN = 14.0, 4.0  # one side of the picture in those units: agents are upright, and beside one another
 _OWN_MOTION = 0.5  # a flow that is certainly not the camera's, in those units
 _CERTAIN = 3.0  # reference pixels per frame of such a flow
 _LARGEST = 0.25  # share of the picture: more is scene
@@ -38,23 +38,24 @@ _UNLIKELY = 0.05  # confidence below which a part is not proposed
 
 # Of each measure: its usual value and spread over parts, and the weight of the standardised measure.
 _MEASURES = {
-    "evidence": (0.57, 0.80, 0.38),
-    "evidence over surroundings": (0.01, 0.34, 0.22),
-    "colour unlike surroundings": (0.81, 0.58, 0.55),
-    "motion over surroundings": (0.00, 0.22, 0.14),
-    "size": (-5.74, 1.08, 0.32),
-    "upright": (0.15, 0.70, 0.59),
-    "fills its box": (0.58, 0.18, 0.36),
-    "bottom": (0.48, 0.24, 1.32),
+    "evidence": (0.57, 0.80, 0.28),
+    "evidence over surroundings": (0.02, 0.34, 0.28),
+    "colour unlike surroundings": (0.47, 0.34, 0.62),
+    "motion over surroundings": (0.00, 0.22, 0.32),
+    "size": (-5.75, 1.08, 0.18),
+    "upright": (0.47, 0.71, 0.48),
+    "fills its box": (0.60, 0.18, 0.24),
+    "bottom": (0.49, 0.24, 1.25),
+    "along the border": (0.23, 0.55, 0.08),
 }
 # Of two standardised measures' product. The last is perspective: what stands lower in the picture is nearer and larger.
 _PRODUCTS = {
-    ("size", "size"): -0.17,
-    ("upright", "upright"): -0.22,
-    ("bottom", "bottom"): -1.31,
-    ("size", "bottom"): 1.05,
+    ("size", "size"): -0.29,
+    ("upright", "upright"): -0.34,
+    ("bottom", "bottom"): -1.52,
+    ("size", "bottom"): 1.43,
 }
-_OFFSET = -2.20
+_OFFSET = -2.03
 _EXTREME = 3.0  # spreads from the usual beyond which a measure says no more
 
 
@@ -97,9 +98,11 @@ def measured(seen: Foreground, t: int, min_area: float) -> Parts:
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
     lab = seen.lab[t] * np.float32(_COLOUR)
     own = np.tanh(seen.residual[t] / np.float32(_CERTAIN)) * np.float32(_OWN_MOTION)
-    likeness = np.concatenate([lab, evidence, own, np.stack([x, y], axis=-1) * np.float32(_PLACE)], axis=-1)
-    columns = np.concatenate([evidence, lab, motion], axis=-1)
-    tree = hierarchy(seen.lab[t], likeness, columns)
+    place = np.stack([x * np.float32(_ACROSS), y * np.float32(_DOWN)], axis=-1)
+    rim = np.ones((side, side, 1), np.float32)
+    rim[1:-1, 1:-1] = 0
+    columns = np.concatenate([evidence, lab, motion, rim], axis=-1)
+    tree = hierarchy(seen.lab[t], np.concatenate([lab, evidence, own, place], axis=-1), columns)
     smallest = max(min_area * side * side, 1)
     nodes = np.flatnonzero((tree.area >= smallest) & (tree.area <= _LARGEST * side * side) & (tree.parent >= 0))
     area, box = tree.area[nodes], tree.box[nodes]
@@ -115,6 +118,7 @@ def measured(seen: Foreground, t: int, min_area: float) -> Parts:
         "upright": np.log(height / width),
         "fills its box": area / (width * height),
         "bottom": box[:, 3] / side,
+        "along the border": tree.sums[nodes, 5] / np.sqrt(area),
     }
     return Parts(tree, nodes, log_odds(measures))
 

@@ -88,11 +88,10 @@ def _enclosure(lab: Floats) -> Floats:
     """
     calm = np.stack([cv2.GaussianBlur(image, (0, 0), 0.7) for image in lab])
     steps = {axis: np.sqrt((np.diff(calm, axis=axis) ** 2).sum(axis=-1)) for axis in (1, 2)}
-    far = np.full(lab.shape[:3], np.inf, np.float32)
-    side = lab.shape[1]
-    for edge in (0, side - 1):
-        far[:, edge, :] = 0
-        far[:, :, edge] = 0
+    far = np.full_like(lab[..., 0], np.inf)
+    side = far.shape[1]
+    far[:, :: side - 1] = 0
+    far.swapaxes(1, 2)[:, :: side - 1] = 0
     for axis in (1, 2, 1, 2):
         lines, costs = (np.ascontiguousarray(np.moveaxis(a, axis, 0)) for a in (far, steps[axis]))
         for i in range(1, side):

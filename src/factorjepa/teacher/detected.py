@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -17,10 +18,11 @@ from .settings import RegionSettings
 
 _TILE = 0.6  # of the side: four tiles that overlap by a fifth of the picture
 _CUT_OFF = 0.01  # of the tile: a box this close to a tile's inner edge is part of something larger
-_ROUNDNESS = 3.0  # exponent of the shape that agents fill in their boxes, between an ellipse (2) and the box
+_ROUNDNESS = 2.5  # exponent of the shape that agents fill in their boxes, between an ellipse (2) and the box
 _CORE, _SURROUND = 0.7, 2.2  # of the box's size: where the agent surely is, and where the background is sought
 _MIN_CELLS = 4.0  # a smaller box, in feature cells, tells core from surround by nothing but noise
 _EVIDENCE = 0.3  # weight of the features against the shape's prior
+_LOWER = 0.05  # of the box's height by which a nearer agent stands lower
 _NEARER = 0.8  # of a nearer agent's size: what lies within is hidden behind it
 _MIN_FILL = 0.3  # of the box: a smaller mask lost the agent
 
@@ -42,6 +44,8 @@ class DetectorProposals:
     def _regions(self, frame: Frames, grid: Floats, side: int) -> list[Region]:
         found = detect_tiled(self._detector, frame) if self._settings.tiles else self._detector(frame)
         found = found.take(found.scores >= self._settings.min_confidence)
+        # A car that is also a truck is one agent; left in, the one would hide the other.
+        found = suppressed(replace(found, kinds=np.zeros_like(found.kinds)), self._settings.duplicate_iou)
         masks = refined(found.boxes, grid, side)
         return [
             region_of(mask, describe(mask, grid), float(score)) for mask, score in zip(masks, found.scores, strict=True)
@@ -84,7 +88,7 @@ def refined(boxes: NDArray[np.float64], features: Floats, side: int) -> list[NDA
         score = 1 - radii[k] ** 2
         if np.prod(box[2:] - box[:2]) * grid * grid >= _MIN_CELLS:
             score = score + _EVIDENCE * _evidence(features, cores[k], ring, side)
-        nearer = boxes[:, 3] > box[3]
+        nearer = boxes[:, 3] > box[3] + _LOWER * (box[3] - box[1])
         hidden = insides[k] & (radii[nearer] < _NEARER).any(axis=0)
         shape = insides[k] & (radii[k] < 1)
         choices = (insides[k] & (score > 0) & ~hidden, shape & ~hidden, shape)

@@ -149,7 +149,7 @@ def features(
         raise BackboneError(
             f"device {place!r} is not available here: use cpu{', cuda' * torch.cuda.is_available()} or auto"
         )
-    with counting(f"encoding {video.name}", "frames") as progress:
+    with counting(f"encoding {video.name}", "frame") as progress:
         found = video_features(
             video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,
             resize="released" if released else "protocol",

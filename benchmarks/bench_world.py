@@ -33,7 +33,9 @@ STAGES = {  # what the profile adds up, by function
     "street and textures": ("simulator.py", "_scene"),
     "empty street (rays)": ("backdrop.py", "view"),
     "bodies": ("renderer.py", "_blend"),
-    "where bodies are": ("renderer.py", "_in_view"),
+    "where bodies are, and their pictures": ("renderer.py", "_in_view"),
+    "pictures of bodies": ("sprites.py", "pictures_of"),
+    "faces of close bodies": ("closeups.py", "close_ups"),
     "shadows": ("renderer.py", "_shadows"),
     "encoding": ("~", "<method 'encode' of 'av.video.stream.VideoStream' objects>"),
     "interactions (counterfactuals)": ("interactions.py", "find_interactions"),
@@ -128,7 +130,7 @@ def main() -> None:
         print(f"{name.replace('_', ' '):<44} {value}")
     print("\nwhere the time of `simulate` goes (shares overlap with what they contain)")
     for stage, share in sorted(shares.items(), key=lambda item: -item[1]):
-        print(f"  {stage:<32} {share:6.1%}")
+        print(f"  {stage:<38} {share:6.1%}")
     if arguments.json:
         arguments.json.write_text(json.dumps(result | {"profile": shares}, indent=2))
 

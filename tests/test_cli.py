@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from factorjepa.config import resolve
 from factorjepa.corpus.manifest import MANIFEST, Manifest
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
 from factorjepa.terminal import console, error_console
+from factorjepa.verbs import data, look
 from factorjepa.video import probe
 from factorjepa.world import WorldSettings
 
@@ -267,6 +268,43 @@ def test_simulate_from_words_to_a_corpus(process: Processes, tmp_path: Path) -> 
     manifest = Manifest.read(tmp_path / "out")
     assert {clip.attributes["regime"] for clip in manifest} == {"sparse"}
     assert {str(clip.split) for clip in manifest} >= {"train", "audit"}
+
+
+def test_one_clip_is_singular(command: Command, tmp_path: Path) -> None:
+    ran = command("simulate", tmp_path / "out", "--clips", 1, *SMALL)
+    assert ran.stdout.startswith(f"1 clip in {tmp_path}")
+    assert "simulate: 1 clip of 1 clip," in ran.stderr
+    assert "1 clip from 1 source in 1 city, " in command("inspect", tmp_path / "out").stdout
+
+
+def test_simulate_says_what_it_repaired(command: Command, tmp_path: Path) -> None:
+    words = ("simulate", tmp_path / "out", "--clips", 2, "--workers", 1, *SMALL)
+    assert "made again" not in command(*words).stderr
+    victim = tmp_path / "out" / Manifest.read(tmp_path / "out")[1].path
+    victim.write_bytes(victim.read_bytes()[:-100])
+    ran = command(*words)
+    assert "1 damaged clip made again:" in ran.stderr
+    assert f"{victim}: had " in ran.stderr
+
+
+def test_demo_ends_with_what_it_made_and_what_to_try_next(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(folder: Path, overrides: list[str], **options: Any) -> None:
+        data.simulate(folder, [*overrides, *SMALL], **options | {"workers": 1})
+
+    monkeypatch.setattr(look, "simulate", small)
+    ran = command("demo", "--out", tmp_path, "--clips", 10)
+    assert ran.returncode == 0, ran.stderr
+    made, _, following = ran.stdout.partition("Made:")[2].partition("Next:")
+    assert f"{tmp_path / 'pictures' / 'contact_sheet.png'}: one frame each of 10 clips" in made
+    assert "overlay.gif: clip " in made
+    assert "dense / sparse" in ran.stdout  # the comparison, and not all tables of both
+    assert "Splits" not in ran.stdout
+    for line in following.strip().splitlines():
+        verb = line.split()[1]
+        assert line.split()[0] == "factorjepa"
+        assert verb in verbs()
 
 
 def test_the_verbs_are_plain_functions_that_typer_understands() -> None:

@@ -82,6 +82,12 @@ class TestErrors:
     def test_an_override_without_key_or_value_shows_the_form(self, override: str) -> None:
         assert "key=value" in refusal(override)
 
+    def test_the_form_of_an_override_is_shown_by_one_that_works(self) -> None:
+        for model in (Run, WorldSettings, SimulationPlan):
+            example = refusal("nonsense", model=model).rpartition("for example ")[2]
+            assert example == {Run: "epochs=1", WorldSettings: "regime=dense"}.get(model, example)
+            resolve(model, None, [example])
+
     def test_an_override_below_a_value(self) -> None:
         assert "'epochs' is a value, not a section" in refusal("epochs=2", "epochs.more=1")
 
@@ -207,6 +213,15 @@ class TestWorld:
     )
     def test_refuses(self, override: str, words: str) -> None:
         assert words in refusal(override, model=WorldSettings)
+
+    def test_names_the_nearest_key_inside_mappings(self) -> None:
+        text = refusal("capture_modes.areal=1", "scene_types={markt: 1}", model=WorldSettings)
+        assert "  capture_modes.areal: unknown key (did you mean 'aerial'?); valid keys: drive, walk, aerial" in text
+        assert "  scene_types.markt: unknown key (did you mean 'market'?)" in text
+
+    def test_names_the_key_of_wrong_durations(self) -> None:
+        text = refusal("seconds=[9, 3]", model=WorldSettings)
+        assert "  seconds: must satisfy 1 <= shortest <= longest <= 60 (got" in text
 
     @pytest.mark.parametrize("weight", [".inf", ".nan"])
     def test_refuses_weights_that_are_no_numbers(self, weight: str) -> None:

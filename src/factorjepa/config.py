@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -85,8 +86,13 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     for problem in problems:
         location = tuple(problem["loc"])
         key = ".".join(map(str, location)) or "(top level)"
+        valid: list[str] | None = None
         if problem["type"] == "extra_forbidden":
             valid = _keys_at(model, location[:-1])
+        elif problem["type"] == "literal_error" and location[-1] == "[key]":  # a mapping whose keys are given
+            location = location[:-1]
+            key, valid = ".".join(map(str, location)), re.findall("'([^']+)'", problem["ctx"]["expected"])
+        if valid is not None:
             lines.append(f"  {key}: unknown key{_nearest(str(location[-1]), valid)}; valid keys: {', '.join(valid)}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
@@ -114,7 +120,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def _apply_override(data: dict[str, Any], override: str, model: type[BaseModel]) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"override {override!r} is not of the form key=value, for example video.fps=12")
+        raise ConfigError(f"override {override!r} is not of the form key=value, for example {_example(model)}")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -131,6 +137,15 @@ def _apply_override(data: dict[str, Any], override: str, model: type[BaseModel])
             raise ConfigError(f"override {override!r}: {parent!r} is a value, not a section")
         node = child
     node[last] = value
+
+
+def _example(model: type[BaseModel]) -> str:
+    """An override that this model takes."""
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, str | int | float):
+            return f"{name}={default}"
+    return "key=value"
 
 
 def _keys_at(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:

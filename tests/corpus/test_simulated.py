@@ -196,6 +196,32 @@ class TestRuns:
         simulate_corpus(out, PLANNED, workers=1)
         assert contents(out) == contents(made)
 
+    @pytest.mark.parametrize("suffix", [".mp4", ".truth.npz"])
+    def test_what_was_damaged_is_noticed_and_made_again(self, made: Path, tmp_path: Path, suffix: str) -> None:
+        out = tmp_path / "out"
+        shutil.copytree(made, out)
+        cut, altered, gone, noteless = (
+            (out / one.path).with_name(Path(one.path).stem + suffix) for one in Manifest.read(out)[3:15:3]
+        )
+        whole = cut.read_bytes()
+        cut.write_bytes(whole[: len(whole) // 2])
+        changed = bytearray(altered.read_bytes())
+        changed[len(changed) // 2] ^= 1
+        altered.write_bytes(changed)
+        gone.unlink()
+        noteless.with_name(noteless.name.removesuffix(suffix) + ".json").write_text("{")
+        said: list[str] = []
+        simulate_corpus(out, PLANNED, workers=2, repaired=said.append)
+        assert contents(out) == contents(made)
+        assert said == [
+            f"{cut}: had {len(whole) // 2} of {len(whole)} bytes",
+            f"{altered}: its bytes had changed",
+            f"{gone}: was missing",
+        ]
+        said.clear()
+        simulate_corpus(out, PLANNED, workers=1, repaired=said.append)
+        assert said == []
+
     def test_a_shorter_plan_is_the_beginning_of_a_longer_one(self, made: Path, tmp_path: Path) -> None:
         world = resolve(WorldSettings, "dense", OVERRIDES)
         short = SimulationPlan(seed=SEED, clips=3, world=world)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal, Self, overload
 
 from ..errors import CorpusError
+from ..words import counted
 from .manifest import Clip, Manifest
 from .shards import TRUTH, sidecar_path
 from .splits import Split
@@ -28,7 +29,8 @@ class ClipSet(Sequence[Clip]):
         if strangers := [clip for clip in manifest if clip.split != self.split]:
             raise CorpusError(
                 f"clip {strangers[0].clip_id!r} is {strangers[0].split} and not {self.split} "
-                f"({len(strangers)} of {len(manifest)} clips): {type(self).__name__} holds {self.split} clips only"
+                f"({len(strangers)} of {counted(len(manifest), 'clip')}): "
+                f"{type(self).__name__} holds {self.split} clips only"
             )
         if not len(manifest):
             raise CorpusError(f"{store.folder}: has no {self.split} clips that match; see what it holds with inspect")
@@ -69,7 +71,7 @@ class ClipSet(Sequence[Clip]):
         return iter(self._manifest)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} clips of {self._store.folder})"
+        return f"{type(self).__name__}({counted(len(self), 'clip')} of {self._store.folder})"
 
 
 class TrainingClips(ClipSet):
@@ -145,4 +147,4 @@ class Corpus:
         return [clip for clip in self.manifest if not self._store.exists(clip.path)]
 
     def __repr__(self) -> str:
-        return f"Corpus({len(self.manifest)} clips in {self._store.folder})"
+        return f"Corpus({counted(len(self.manifest), 'clip')} in {self._store.folder})"

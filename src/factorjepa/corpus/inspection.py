@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..words import counted
 from .composition import Amount, Composition, Quantiles
 from .splits import Split
 
@@ -27,7 +28,8 @@ MEASURES = {
 def describe(name: str, composition: Composition) -> RenderableType:
     """All tables of one corpus."""
     total, seconds = composition.total, composition.seconds
-    head = f"{total.clips} clips from {total.sources} sources in {len(composition.cities)} cities, {total.hours:.2f} h"
+    whole, cities = counted(total.clips, "clip"), counted(len(composition.cities), "city", "cities")
+    head = f"{whole} from {counted(total.sources, 'source')} in {cities}, {total.hours:.2f} h"
     if seconds is not None:
         head += f"; clips of {seconds.minimum:.1f}-{seconds.maximum:.1f} s (median {seconds.median:.1f})"
     parts: list[RenderableType] = [

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ..errors import CorpusError
 from ..seeding import seed_of
 from ..storage import write_atomic
+from ..words import counted
 from .balance import balanced_sequence
 from .checks import report, row_problems
 from .splits import Split
@@ -196,7 +197,7 @@ class Manifest(Sequence[Clip]):
         return hash(self._clips)
 
     def __repr__(self) -> str:
-        return f"Manifest({len(self)} clips)"
+        return f"Manifest({counted(len(self), 'clip')})"
 
 
 def _attribute_type(value: Attribute) -> type:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..errors import CorpusError
 from ..storage import atomic_path, inside, only_writer, remove_partials, write_text
+from ..words import counted
 from .manifest import MANIFEST, Clip, Manifest
 from .shards import SHARDS, SIDECARS, add_member, index_of, member_key, shard_name, sidecar_path
 
@@ -91,7 +92,7 @@ def _members(folder: Path, manifest: Manifest, packed: Manifest) -> list[list[_M
         clips.append(members)
     if missing:
         raise CorpusError(
-            f"{folder}: the files of {len(missing)} clips are missing, first {missing[0].path!r}; "
+            f"{folder}: the files of {counted(len(missing), 'clip')} are missing, first {missing[0].path!r}; "
             "produce them again or take the clips out of the manifest"
         )
     return clips

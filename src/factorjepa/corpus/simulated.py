@@ -1,8 +1,9 @@
 """A simulated corpus on disk: clips as H.264 files with ground truth beside them, and a manifest.
 
 The work is planned before it starts: sources get their split, then clips are made source by source in worker processes.
-A clip's video is written last, so a clip whose video exists is complete. Run the same command again after an
-interruption and it goes on where it stopped; the result is the same bytes.
+A clip's notes are written last and hold size and checksum of its other files, so a clip that agrees with its notes is
+complete. Run the same command again after an interruption and it goes on where it stopped; the result is the same
+bytes. Files that were damaged since are noticed and made again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import json
 import multiprocessing
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -37,7 +39,8 @@ from .shards import TRUTH, sidecar_path
 from .splits import Source, Split, assign_splits
 
 PLAN = "simulation.yaml"
-ROW = ".json"
+NOTES = ".json"
+_FILES = "files"  # the notes' record of the other files; everything else in them is an attribute of the clip
 
 
 class SimulationPlan(Settings):
@@ -59,10 +62,25 @@ def choose_audit_cities(settings: WorldSettings, seed: int, clips: int) -> tuple
     return tuple(sorted(cities[k] for k in order[:count]))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Made:
+    """The clips of one source."""
+
+    attributes: list[dict[str, Any]]
+    repaired: list[str]  # what was damaged, and how
+
+
 def simulate_corpus(
-    out: Path, plan: SimulationPlan, workers: int | None = None, progress: Callable[[int, int], object] | None = None
+    out: Path,
+    plan: SimulationPlan,
+    workers: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    repaired: Callable[[str], object] | None = None,
 ) -> Manifest:
-    """Make the corpus of `plan` in `out`, or finish it. `progress(done, total)` counts clips."""
+    """Make the corpus of `plan` in `out`, or finish it.
+
+    `progress(done, total)` counts clips; `repaired(what)` is told of each file that was damaged and has been replaced.
+    """
     out = Path(out)
     _refuse_foreign(out)
     with only_writer(out, "simulating"):
@@ -77,8 +95,11 @@ def simulate_corpus(
         rows: list[Clip] = []
         make = functools.partial(_make_source, out, plan.world.model_dump(), plan.seed)
         for indices, made in zip(jobs, _run(make, jobs, workers), strict=True):
-            for index, attributes in zip(indices, made, strict=True):
+            for index, attributes in zip(indices, made.attributes, strict=True):
                 rows.append(_row(specs[index], plan.world, splits[specs[index].source.source], attributes))
+            if repaired is not None:
+                for what in made.repaired:
+                    repaired(what)
             if progress is not None:
                 progress(len(rows), plan.clips)
         manifest = Manifest(rows)
@@ -118,9 +139,7 @@ def _splits(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
     return assign_splits(named, plan.seed, audit_cities=plan.audit_cities)
 
 
-def _run(
-    make: Callable[[list[int]], list[dict[str, Any]]], jobs: list[list[int]], workers: int | None
-) -> Iterator[list[dict[str, Any]]]:
+def _run(make: Callable[[list[int]], _Made], jobs: list[list[int]], workers: int | None) -> Iterator[_Made]:
     count = min(len(jobs), workers if workers is not None else os.cpu_count() or 1)
     if count <= 1:
         yield from map(make, jobs)
@@ -137,45 +156,65 @@ def _run(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _make_source(out: Path, world: dict[str, Any], seed: int, indices: list[int]) -> list[dict[str, Any]]:
-    """Make the missing clips of one source; return the attributes of all of them."""
+def _make_source(out: Path, world: dict[str, Any], seed: int, indices: list[int]) -> _Made:
+    """Make the missing and the damaged clips of one source; return the attributes of all of them."""
     settings = WorldSettings.model_validate(world)
     paths = {index: clip_path(clip_spec(settings, seed, index)) for index in indices}
-    missing = [index for index in indices if _attributes(out, paths[index]) is None]
+    missing, repaired = [], []
+    for index, path in paths.items():
+        if (notes := _notes(out, path)) is None:
+            missing.append(index)
+        elif damage := _damage(out, path, notes):
+            missing.append(index)
+            repaired.append(damage)
     if missing:
         for clip in clips(settings, seed, missing):
             _write_clip(out, paths[clip.spec.index], clip)
-    made = [_attributes(out, paths[index]) for index in indices]
-    if gone := [paths[index] for index, attributes in zip(indices, made, strict=True) if attributes is None]:
-        raise StorageError(f"{out / gone[0]}: disappeared while the corpus was made; run the same command again")
-    return [attributes for attributes in made if attributes is not None]
+    attributes = []
+    for path in paths.values():
+        if (notes := _notes(out, path)) is None:
+            raise StorageError(f"{out / path}: disappeared while the corpus was made; run the same command again")
+        attributes.append({name: value for name, value in notes.items() if name != _FILES})
+    return _Made(attributes, repaired)
 
 
-def _attributes(out: Path, path: str) -> dict[str, Any] | None:
-    """The attributes of a finished clip; None where one of its three files is missing, empty or unreadable."""
-    files = [out / path, out / sidecar_path(path, TRUTH), out / sidecar_path(path, ROW)]
-    if any(not file.is_file() or file.stat().st_size == 0 for file in files):
-        return None
+def _notes(out: Path, path: str) -> dict[str, Any] | None:
+    """What is noted of a clip when it is complete; None where that is missing or unreadable."""
     try:
-        found = json.loads(files[-1].read_text(encoding="utf-8"))
-    except ValueError:
+        found = json.loads((out / sidecar_path(path, NOTES)).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and isinstance(found.get(_FILES), dict) else None
+
+
+def _damage(out: Path, path: str, notes: dict[str, Any]) -> str:
+    """How a clip's files differ from its notes: nothing, or one that is missing, cut short or altered."""
+    for name, (size, checksum) in notes[_FILES].items():
+        file = (out / path).with_name(name)
+        if not file.is_file():
+            return f"{file}: was missing"
+        if (found := file.stat().st_size) != size:
+            return f"{file}: had {found} of {size} bytes"
+        if zlib.crc32(file.read_bytes()) != checksum:
+            return f"{file}: its bytes had changed"
+    return ""
 
 
 def _write_clip(out: Path, path: str, clip: SimulatedClip) -> None:
-    def frames() -> Iterator[NDArray[np.uint8]]:
-        truths = []
-        for frame, truth in clip.frames_with_truth():
-            truths.append(truth)
-            yield frame
-        # Everything else is written before the encoder closes the video and gives it its name.
-        annotated = clip.annotate(truths)
-        write_atomic(out / sidecar_path(path, TRUTH), lambda temporary: temporary.write_bytes(annotated.to_bytes()))
-        measures = {name: round(value, 5) for name, value in dataclasses.asdict(measure(annotated)).items()}
-        write_text(out / sidecar_path(path, ROW), json.dumps(clip.attributes() | measures))
+    video, truth, notes = out / path, out / sidecar_path(path, TRUTH), out / sidecar_path(path, NOTES)
+    truths = []
 
-    write_video(out / path, frames(), clip.settings.fps)
+    def frames() -> Iterator[NDArray[np.uint8]]:
+        for frame, seen in clip.frames_with_truth():
+            truths.append(seen)
+            yield frame
+
+    write_video(video, frames(), clip.settings.fps)
+    annotated = clip.annotate(truths)
+    write_atomic(truth, lambda temporary: temporary.write_bytes(annotated.to_bytes()))
+    measures = {name: round(value, 5) for name, value in dataclasses.asdict(measure(annotated)).items()}
+    files = {file.name: (file.stat().st_size, zlib.crc32(file.read_bytes())) for file in (video, truth)}
+    write_text(notes, json.dumps(clip.attributes() | measures | {_FILES: files}))
 
 
 def _row(spec: ClipSpec, world: WorldSettings, split: Split, attributes: dict[str, Any]) -> Clip:

@@ -20,6 +20,7 @@ from ..errors import CorpusError
 from ..pixels import centre_part, normalise, resize_to_cover
 from ..seeding import stream
 from ..video import Frames
+from ..words import counted
 from .manifest import Clip
 
 _ROUNDING = 1e-6  # seconds; t_end - t_start of a clip of exactly one window may come out a hair short
@@ -53,10 +54,11 @@ def refuse_short(clips: Iterable[Clip], spec: WindowSpec) -> None:
     """Raise an error that names the first clip shorter than the window, and counts the others."""
     short = [clip for clip in clips if clip.seconds + _ROUNDING < spec.seconds]
     if short:
-        others = f"; so are {len(short) - 1} other clips" if len(short) > 1 else ""
+        more = len(short) - 1
+        others = f"; so {'is' if more == 1 else 'are'} {counted(more, 'other clip')}" if more else ""
         raise CorpusError(
             f"clip {short[0].clip_id!r}: {short[0].seconds:.3g} s is shorter than the {spec.seconds:g} s window "
-            f"({spec.frames} frames at {spec.fps:g} fps; use fewer frames or leave the clip out){others}"
+            f"({counted(spec.frames, 'frame')} at {spec.fps:g} fps; use fewer frames or leave the clip out){others}"
         )
 
 

@@ -25,6 +25,7 @@ from ..seeding import stream
 from ..teacher.batch import TargetBatch
 from ..teacher.cache import Packets
 from ..teacher.packet import Packet
+from ..teacher.scales import TargetScale
 from ..teacher.views import agents_view, interactions_view, layout_view
 
 _VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] = {
@@ -33,33 +34,15 @@ _VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] 
 _PER_FACTOR = ("layout_BW", "agents_BW", "interactions_BW")
 
 
-@dataclass(frozen=True)
-class Standard:
-    """Mean and spread of each factor target over the training packets: the heads predict standardised targets."""
+Scales = dict[str, TargetScale]
 
-    mean_3W: Tensor
-    spread_3W: Tensor
 
-    @classmethod
-    def of(cls, packets: Packets[TrainingClips], most: int = 2000) -> Standard:
-        """Over the retained targets of (at most) the first `most` clips."""
-        clips = [packets.clips[index] for index in range(min(len(packets), most))]
-        batch = packets.collate(clips)
-        means, spreads = [], []
-        for factor, name in enumerate(_PER_FACTOR):
-            kept = getattr(batch, name)[batch.retained_B3[:, factor]]
-            kept = kept if len(kept) > 1 else torch.zeros(2, getattr(batch, name).shape[1])
-            means.append(kept.mean(0))
-            spreads.append(kept.std(0).clamp_min(1e-3))
-        return cls(torch.stack(means), torch.stack(spreads))
-
-    def factor_targets(self, batch: TargetBatch, reliability: bool, emphasis: PerFactor[float]) -> FactorTargets:
-        """What the objective reads; without `reliability` every retained target weighs 1."""
-        mean, spread = self.mean_3W.to(batch.layout_BW.device), self.spread_3W.to(batch.layout_BW.device)
-        targets = [(getattr(batch, name) - mean[k]) / spread[k] for k, name in enumerate(_PER_FACTOR)]
-        weights = batch.retained_B3 * (batch.reliability_B3 if reliability else 1.0)
-        seen = batch.visibility_retained_BN * (batch.visibility_reliability_BN if reliability else 1.0)
-        return FactorTargets(PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen, emphasis)
+def factor_targets(batch: TargetBatch, scales: Scales, reliability: bool, emphasis: PerFactor[float]) -> FactorTargets:
+    """What the objective reads: standardised targets; without `reliability` every retained one weighs 1."""
+    targets = [scales[name.removesuffix("_BW")].standardised(getattr(batch, name)) for name in _PER_FACTOR]
+    weights = batch.retained_B3 * (batch.reliability_B3 if reliability else 1.0)
+    seen = batch.visibility_retained_BN * (batch.visibility_reliability_BN if reliability else 1.0)
+    return FactorTargets(PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen, emphasis)
 
 
 @dataclass(frozen=True)

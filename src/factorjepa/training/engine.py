@@ -32,7 +32,8 @@ from ..environment import facts
 from ..errors import TrainingError
 from ..objective import normalised_targets
 from ..teacher.cache import PacketCache
-from .batches import Standard, TrainingBatch, TrainingBatches, validation_batches
+from ..teacher.scales import target_scales
+from .batches import Scales, TrainingBatch, TrainingBatches, validation_batches
 from .learner import Learner
 from .optimiser import rate, set_rate
 from .origin import open_backbone
@@ -86,7 +87,7 @@ class Engine:
             validation, settings.window, settings.batch, settings.workers, replication=settings.replication
         )
         self.packets = self.elsewhere = self.validation_packets = None
-        self.standard: Standard | None = None
+        self.scales: Scales | None = None
         if self.method.reads_packets:
             cache = PacketCache.open(Path(settings.targets or Path(settings.data) / "targets"))
             self.packets = cache.packets(training, settings.replication)
@@ -95,7 +96,7 @@ class Engine:
             if self.method.reads_states:
                 self.validation_packets = cache.packets(validation, settings.replication)
             if self.method.reads_targets:
-                self.standard = Standard.of(self.packets)
+                self.scales = target_scales(self.packets)
         self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
         torch.manual_seed(settings.seed)
         backbone = open_backbone(settings.arch, settings.weights, device)
@@ -171,7 +172,7 @@ class Engine:
         for batch, epoch in passes:
             made = self.batches.complete(batch, stage, self.step, epoch).to(self.device)
             with self._precision():
-                loss, parts = loss_of(learner, made, self.standard, settings, self.step)
+                loss, parts = loss_of(learner, made, self.scales, settings, self.step)
             (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss.detach(), **parts}.items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / len(passes)

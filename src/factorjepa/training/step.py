@@ -15,7 +15,7 @@ from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weight
 from ..objective import Losses, objective
 from ..seeding import stream
 from ..teacher.states import ObjectStates
-from .batches import Standard, TrainingBatch
+from .batches import Scales, TrainingBatch, factor_targets
 from .learner import Learner
 from .masking import training_masks
 from .settings import TrainSettings
@@ -25,15 +25,15 @@ TERMS = ("jepa", "factor", "visibility", "separation", "sparsity")
 
 
 def future_loss(
-    learner: Learner, batch: TrainingBatch, standard: Standard | None, masks: str, replication: int, step: int
+    learner: Learner, batch: TrainingBatch, scales: Scales | None, masks: str, replication: int, step: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """eq. L of the method, averaged over the mask policies, and its parts with the vitals of the prediction."""
     method, video = learner.method, batch.video
     wanted = learner.future(video)
     grid = learner.context_grid(video)
     targets = None
-    if standard is not None and batch.targets is not None and method.reads_targets:
-        targets = standard.factor_targets(batch.targets, method.reliability, learner.stage.emphasis)
+    if scales is not None and batch.targets is not None and method.reads_targets:
+        targets = factor_targets(batch.targets, scales, method.reliability, learner.stage.emphasis)
     passes = training_masks(masks, replication, batch.epoch, batch.clip_ids, grid, step)
     total = torch.zeros((), device=video.device)
     parts: dict[str, Tensor] = {}
@@ -91,9 +91,9 @@ def released_loss(learner: Learner, batch: TrainingBatch, seed: int, step: int) 
 
 
 def loss_of(
-    learner: Learner, batch: TrainingBatch, standard: Standard | None, settings: TrainSettings, step: int
+    learner: Learner, batch: TrainingBatch, scales: Scales | None, settings: TrainSettings, step: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The method's loss on one pass's clips."""
     if learner.method.objective == "released":
         return released_loss(learner, batch, settings.seed, step)
-    return future_loss(learner, batch, standard, settings.masks, settings.replication, step)
+    return future_loss(learner, batch, scales, settings.masks, settings.replication, step)

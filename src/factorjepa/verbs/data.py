@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..terminal import console, counting
+from ..terminal import console, counting, error_console
+from ..words import counted
 
 
 def simulate(
@@ -30,10 +31,19 @@ def simulate(
 
     world = resolve(WorldSettings, preset, overrides or [])
     plan = SimulationPlan(seed=seed, clips=clips, world=world, audit_cities=choose_audit_cities(world, seed, clips))
-    with counting("simulate", "clips") as progress:
-        manifest = simulate_corpus(out, plan, workers, progress)
+    repaired: list[str] = []
+    with counting("simulate", "clip") as progress:
+        manifest = simulate_corpus(out, plan, workers, progress, repaired.append)
+    if repaired:
+        damaged = "\n".join(f"  {what}" for what in repaired)
+        error_console.print(
+            f"{counted(len(repaired), 'damaged clip')} made again:\n{damaged}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(
-        f"{len(manifest)} clips in {out}. Look at them: factorjepa inspect {out}; factorjepa preview {out}",
+        f"{counted(len(manifest), 'clip')} in {out}. Look: factorjepa inspect {out}; factorjepa preview {out}",
         highlight=False,
         soft_wrap=True,
     )
@@ -50,6 +60,6 @@ def pack(
     """
     from ..corpus.store import pack as pack_corpus
 
-    with counting("pack", "clips") as progress:
+    with counting("pack", "clip") as progress:
         packed = pack_corpus(corpus, out, shard_mb * 1_000_000, progress)
-    console.print(f"{len(packed)} clips in {out}", highlight=False, soft_wrap=True)
+    console.print(f"{counted(len(packed), 'clip')} in {out}", highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..terminal import console
+from ..words import counted
 from .data import simulate
 from .teacher import TARGETS
 
@@ -63,21 +64,30 @@ def preview(
 
     Example:  [bold]factorjepa preview out --targets --mp4[/bold]
     """
+<<<<<<< HEAD
     if targets:
         _preview_targets(corpus, packets, out or corpus / "preview", clip, movie, replication)
         return
+=======
+    console.print(_pictures(corpus, out or corpus / "preview", clip, count, movie), highlight=False, soft_wrap=True)
+
+
+def _pictures(corpus: Path, folder: Path, clip: str | None, count: int, movie: bool) -> str:
+    """Draw the pictures of `preview`; return what they are."""
+>>>>>>> world
     from ..corpus.manifest import Manifest
     from ..corpus.preview import animated_overlay, choose_clips, contact_sheet, liveliest
     from ..corpus.store import open_store
 
     manifest, store = Manifest.read(corpus), open_store(corpus)
-    folder = out or corpus / "preview"
     chosen = manifest.clip(clip) if clip else liveliest(manifest)
     sheet, moving = folder / "contact_sheet.png", folder / f"overlay.{'mp4' if movie else 'gif'}"
-    contact_sheet(sheet, choose_clips(manifest, count), store)
+    several = choose_clips(manifest, count)
+    contact_sheet(sheet, several, store)
     annotated = animated_overlay(moving, chosen, store)
-    note = "" if annotated else ", which has no ground truth beside it"
-    console.print(f"{sheet}\n{moving} ({chosen.clip_id}{note})", highlight=False, soft_wrap=True)
+    drawn = "masks, ids, visibility and interactions drawn over it"
+    note = drawn if annotated else "no ground truth beside it to draw"
+    return f"{sheet}: one frame each of {counted(len(several), 'clip')}\n{moving}: clip {chosen.clip_id}, with {note}"
 
 
 def _preview_targets(
@@ -112,8 +122,25 @@ def demo(
 
     Example:  [bold]factorjepa demo --out demo[/bold]
     """
+    from ..corpus.composition import compose
+    from ..corpus.inspection import compare
+    from ..corpus.manifest import Manifest
+
     dense, sparse = out / "dense", out / "sparse"
     for folder in (dense, sparse):
         simulate(folder, [], clips=clips, seed=7, preset=folder.name, workers=None)
-    inspect([dense, sparse])
-    preview(dense, out / "pictures", None, 24, False)
+    console.print(compare([dense.name, sparse.name], [compose(Manifest.read(folder)) for folder in (dense, sparse)]))
+    pictures = _pictures(dense, out / "pictures", None, 24, False)
+    following = (
+        (f"factorjepa inspect {dense}", "what the dense corpus consists of"),
+        (f"factorjepa preview {sparse}", "the same pictures of the sparse one"),
+        (f"factorjepa simulate {out / 'mine'} --clips 20 density=1.5", "a corpus of your own"),
+    )
+    width = max(len(words) for words, _ in following)
+    console.print(
+        f"Made:\n{pictures}\n\nNext:",
+        *(f"  {words:<{width}}   {what}" for words, what in following),
+        sep="\n",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -31,7 +31,8 @@ LAYOUT_NAMES = ("sky", "building", "road", "footpath", "water", "structure", "ob
 DECK_HEIGHT, DECK_HALF, DECK_EDGE = 6.2, 3.6, 1.1
 _AHEAD = 0.42  # share of the ring shown ahead of the camera beyond the half behind it
 _LEVEL = 1e-6  # nearness under which a ray counts as parallel to a plane
-_AIR_STEPS = 254.0 * 4.0  # per unit of nearness: up to 4 m everything is clear
+_CLEAR_FROM = 1 / 4.0  # nearness from which on the air is not seen
+_AIR_STEPS = 254.0 / _CLEAR_FROM  # per unit of nearness
 _SKY = -1.0 / _AIR_STEPS  # its step is 0
 _CLOSEST = 0.05  # m that the camera keeps from any plane
 _ROOF_CELLS = 4  # roof line samples per metre
@@ -130,20 +131,24 @@ class Backdrop:
         period, half_way = self.street.extent[0], self.street.half_way
         left_room, right_room = max(half_way - cy, _CLOSEST), max(half_way + cy, _CLOSEST)
         east, left, to_ground = rays.along(0, 1 / period), rays.along(1, 1 / left_room), rays.along(2, -1 / cz)
-        to_front = np.maximum(np.maximum(left, left * np.float32(-left_room / right_room)), np.float32(_LEVEL))
-        reach = 1 / to_front
-        ring = linear(east * reach, 1.0, cx / period)  # where rays meet the line of the fronts, in rounds
-        lap = np.floor(ring)
-        place = ring - lap
-        place += cv2.threshold(left, 0.0, 1.0, cv2.THRESH_BINARY)[1]  # along the right side, then along the left
-        drop = to_ground * reach  # below the eye at the front, as a share of the eye's height
-        ground = to_ground > to_front
         sky_to, ground_from = _horizon_rows(pose, size)
-        high = slice(0, sky_to if cz < self.lowest else size)  # rows in which rays may pass over or beside the houses
-        cell = (place[high] * np.float32(self.roofs.shape[1])).astype(np.int32)
+        plain = cz < self.lowest  # the eye is below all roofs, and no house is missing
+        front_to, air_to = _ground_rows(left, -left_room / right_room, to_ground) if plain else (size, size)
+        top, low = slice(0, front_to), slice(ground_from, size)
+
+        nearness, ground = to_ground.copy(), np.ones(to_ground.shape, np.bool_)
+        to_front = np.maximum(left[top], left[top] * np.float32(-left_room / right_room))
+        reach = 1 / np.maximum(to_front, np.float32(_LEVEL), out=to_front)
+        ring = linear(east[top] * reach, 1.0, cx / period)  # where rays meet the line of the fronts, in rounds
+        place = ring - np.floor(ring)
+        place += cv2.threshold(left[top], 0.0, 1.0, cv2.THRESH_BINARY)[1]  # along the right side, then along the left
+        drop = to_ground[top] * reach  # below the eye at the front, as a share of the eye's height
+        np.greater(to_ground[top], to_front, out=ground[top])
+        np.maximum(to_front, to_ground[top], out=nearness[top])
         front = ~ground
+        high = slice(0, sky_to if plain else size)  # rows in which rays may pass over or beside the houses
+        cell = (place[high] * np.float32(self.roofs.shape[1])).astype(np.int32)
         front[high] &= drop[high] >= (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")
-        nearness = np.maximum(to_front, to_ground)
         corner = self._through_the_crossing(pose, rays, ring, to_ground, ground, front, nearness)
         if self.street.family.water:  # no house there: the water goes on
             open_side = (self.roofs.ravel().take(cell, mode="clip") == 0) & (to_ground > _LEVEL)
@@ -164,7 +169,6 @@ class Backdrop:
         u, v = np.empty_like(nearness), np.empty_like(nearness)
         if sky_to:
             self._sky_map(pose, u[:sky_to], v[:sky_to])
-        low = slice(ground_from, size)
         reach = 1 / np.maximum(to_ground[low], np.float32(_LEVEL))
         round_x = linear(east[low] * reach, 1.0, cx / period)
         round_x -= np.floor(round_x)
@@ -172,8 +176,8 @@ class Backdrop:
         _choose(u[low], self.ground.u(round_x, scale[low]), ground[low])
         _choose(v[low], self.ground.v(leftward, scale[low], left_room, cy), ground[low])
         if self.front is not None:
-            _choose(u, self.front.u(place, scale), front)
-            _choose(v, self.front.v(drop, scale, cz, self.tallest - cz), front)
+            _choose(u[top], self.front.u(place, scale[top]), front[top])
+            _choose(v[top], self.front.v(drop, scale[top], cz, self.tallest - cz), front[top])
         if corner is not None:
             wall, along, drop = corner
             _choose(u, self.corner.u(along, scale), wall)
@@ -183,21 +187,21 @@ class Backdrop:
                 _choose(u, self.terraces.u(place), which)
                 _choose(v, np.full_like(v, row), which)
         frame = np.asarray(cv2.remap(self.image, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
-        frame = self._in_the_air(frame, nearness)
+        self._in_the_air(frame[:air_to], nearness[:air_to])
         layout = None
         if with_layout:
             layout = self._layout(ground, hit, ground_from, round_x * period, leftward * left_room + cy)
         return Backview(frame, nearness, ground, layout)
 
-    def _in_the_air(self, frame: Image, nearness: Singles) -> Image:
-        """What lies farther away fades into the air; the sky is painted as it looks.
+    def _in_the_air(self, frame: Image, nearness: Singles) -> None:
+        """What lies farther away fades into the air; the sky is painted as it looks. Changes the frame.
 
         In 256 steps of nearness, of which several fall on one pixel where it changes fast.
         """
         step = cv2.convertScaleAbs(nearness, alpha=_AIR_STEPS, beta=1.0)
         share = cv2.cvtColor(cv2.LUT(step, self.clear), cv2.COLOR_GRAY2RGB)
-        faded = cv2.multiply(frame, share, scale=1 / 255)
-        return np.asarray(cv2.add(faded, cv2.applyColorMap(step, self.air)), np.uint8)
+        cv2.multiply(frame, share, frame, 1 / 255)
+        cv2.add(frame, cv2.applyColorMap(step, self.air), frame)
 
     def _over_the_roofs(
         self, eye: float, cell: NDArray[np.int32], to_ground: Singles, hit: NDArray[np.bool_], nearness: Singles
@@ -334,6 +338,18 @@ def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
     reach, steep = size / 2 / pose.focal * abs(right), min(down, -1e-6)
     high, low = (pose.centre - pose.focal * (forward + tilt) / steep for tilt in (-reach, reach))
     return min(max(math.ceil(max(high, low)) + 2, 0), size), min(max(math.floor(min(high, low)) - 2, 0), size)
+
+
+def _ground_rows(left: Singles, mirror: float, to_ground: Singles) -> tuple[int, int]:
+    """Rows from which on there is only ground, and from which on it is too near to fade.
+
+    Fields that are linear in the pixel are largest and smallest at the ends of a row.
+    """
+    one, other = left[:, 0], left[:, -1]
+    most = np.maximum(np.maximum(one, other), np.minimum(one, other) * np.float32(mirror))
+    least = np.minimum(to_ground[:, 0], to_ground[:, -1])
+    mixed, fades = np.flatnonzero(least <= most), np.flatnonzero(least < _CLEAR_FROM)
+    return int(mixed[-1]) + 1 if mixed.size else 0, int(fades[-1]) + 1 if fades.size else 0
 
 
 def _choose(values: Singles, others: Singles, where: NDArray[np.bool_]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from ..config import Settings
 from .cities import CITIES
@@ -65,9 +65,10 @@ class WorldSettings(Settings):
             raise ValueError("weights must be finite and not negative, and at least one must be positive")
         return weights
 
-    @model_validator(mode="after")
-    def _durations(self) -> WorldSettings:
-        shortest, longest = self.seconds
+    @field_validator("seconds")
+    @classmethod
+    def _durations(cls, seconds: tuple[float, float]) -> tuple[float, float]:
+        shortest, longest = seconds
         if not 1.0 <= shortest <= longest <= 60.0:
-            raise ValueError("seconds must satisfy 1 <= shortest <= longest <= 60")
-        return self
+            raise ValueError("must satisfy 1 <= shortest <= longest <= 60")
+        return seconds

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import WorldError
 from ..runlengths import encode_masks, encode_runs
 from ..seeding import stream
+from ..words import counted
 from .backdrop import Backdrop
 from .camera import CameraPath, carry, rotated
 from .cities import CITIES
@@ -188,8 +189,8 @@ class SimulatedClip:
         for start in starts:
             if start < 0 or start + (frames - 1) / fps > self.seconds:
                 raise WorldError(
-                    f"clip {self.spec.clip_id!r}: a window of {frames} frames at {fps:g} fps from {start:g} s does not "
-                    f"fit into {self.seconds:.2f} s"
+                    f"clip {self.spec.clip_id!r}: a window of {counted(frames, 'frame')} at {fps:g} fps from "
+                    f"{start:g} s does not fit into {self.seconds:.2f} s"
                 )
         times = (np.asarray(starts)[:, None] + np.arange(frames) / fps).ravel()
         shown = np.empty((len(times), self.settings.size, self.settings.size, 3), np.uint8)

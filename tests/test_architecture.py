@@ -21,14 +21,10 @@ STAGE = {
     "world": 1, "footage": 1, "corpus": 2, "backbones": 3, "teacher": 4, "regime": 5, "predictors": 6, "objective": 7,
     "adaptation": 8, "training": 9, "diagnostics": 10, "rendering": 10, "statistics": 11, "report": 12,
 }  # fmt: skip
-<<<<<<< HEAD
-HELPERS = {"", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "workers",
-           "runlengths"}  # fmt: skip
-=======
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
+    "runlengths",
 }  # fmt: skip
->>>>>>> world
 TOP = {"cli", "verbs", "__main__"}
 HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))

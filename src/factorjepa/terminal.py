@@ -28,19 +28,12 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextlib.contextmanager
-<<<<<<< HEAD
-def counting(what: str, unit: str) -> Iterator[Callable[..., None]]:
+def counting(what: str, thing: str) -> Iterator[Callable[..., None]]:
     """A progress callback `(done, total, note="")` in things; the note says how it goes."""
     columns = (
         MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[note]}"), TimeElapsedColumn(),
     )  # fmt: skip
-    with _showing(what, columns, lambda n: f"{n:.0f} {unit}", lambda r: f"{r:.1f} {unit}/s") as progress:
-=======
-def counting(what: str, thing: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress callback `(done, total)` in things."""
-    columns = (MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
     with _showing(what, columns, lambda n: counted(n, thing), lambda r: f"{r:.1f} {thing}s/s") as progress:
->>>>>>> world
         yield progress
 
 

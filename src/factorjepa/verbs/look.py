@@ -64,17 +64,14 @@ def preview(
 
     Example:  [bold]factorjepa preview out --targets --mp4[/bold]
     """
-<<<<<<< HEAD
     if targets:
         _preview_targets(corpus, packets, out or corpus / "preview", clip, movie, replication)
         return
-=======
     console.print(_pictures(corpus, out or corpus / "preview", clip, count, movie), highlight=False, soft_wrap=True)
 
 
 def _pictures(corpus: Path, folder: Path, clip: str | None, count: int, movie: bool) -> str:
     """Draw the pictures of `preview`; return what they are."""
->>>>>>> world
     from ..corpus.manifest import Manifest
     from ..corpus.preview import animated_overlay, choose_clips, contact_sheet, liveliest
     from ..corpus.store import open_store

@@ -175,7 +175,6 @@ def features(
         raise BackboneError(
             f"device {place!r} is not available here: use cpu{', cuda' * torch.cuda.is_available()} or auto"
         )
-<<<<<<< HEAD
     weights = weights or _fetched(arch)
     spec = resolve(arch or (_spec_of(weights) if weights else "nano"))
     sample_times(video, spec, fps, start, seconds)  # what is wrong with the video is said before gigabytes are read
@@ -187,10 +186,7 @@ def features(
             f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, "
             "and mean nothing else. Pass --weights FILE for trained ones."
         )
-    with counting(f"encoding {video.name}", "frames") as progress:
-=======
     with counting(f"encoding {video.name}", "frame") as progress:
->>>>>>> world
         found = video_features(
             video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,
             resize="released" if released else "protocol",

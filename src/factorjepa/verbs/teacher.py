@@ -51,7 +51,7 @@ def targets(
     from ..teacher.settings import TeacherSettings
 
     settings = resolve(TeacherSettings, preset, overrides or [])
-    with counting("targets", "clips") as progress:
+    with counting("targets", "clip") as progress:
         cache = make_packets(data, folder, settings, chosen, replication, workers, device, progress)
     where, there = (f" --out {out}", f" --packets {out}") if out else ("", "")
     console.print(
@@ -107,6 +107,6 @@ def _report(
         if preferred:
             clips = sets[preferred[0]]
             some = clips.subset(min(sample, len(clips)), seed=0)
-            with counting("sensitivity", "clips") as progress:
+            with counting("sensitivity", "clip") as progress:
                 variants = sensitivity(Teacher(cache.settings, device), some, replication, progress)
             console.print(sensitivity_table(variants, len(some)))

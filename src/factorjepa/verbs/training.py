@@ -127,7 +127,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def training_progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
     """A bar that also shows the loss and how long the GPU waits for data."""
-    with counting(f"training {title}", "updates") as progress:
+    with counting(f"training {title}", "update") as progress:
         yield lambda step, steps, text: progress(step, steps, text)
 
 
@@ -156,7 +156,7 @@ def pretrain(
     settings = resolve(PretrainSettings, overrides=overrides or [], world=scenes.model_dump(mode="json"))
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     run = Pretraining(out, settings, place)
-    with counting(f"pretraining {settings.arch}", "steps") as progress:
+    with counting(f"pretraining {settings.arch}", "step") as progress:
         record = run.run(windows or out / "windows", workers, resume, progress)
     console.print(
         f"{out / 'weights.safetensors'}: future L1 {record['future_l1']:.4f} on held-out windows "

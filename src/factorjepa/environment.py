@@ -16,6 +16,7 @@ REQUIRED = ("numpy", "torch", "av", "opencv-python-headless", "pyarrow", "pydant
 OPTIONAL = {
     "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
     "motmetrics": "the quality of tracks against ground truth (extra: tracking)",
+    "peft": "the methods LoRA and DoRA (extra: adapters)",
     "transformers": "parity tests of the backbones (extra: dev)",
 }
 

@@ -80,15 +80,15 @@ def test_an_official_file_goes_to_features_with_one_command(street: Path, tmp_pa
         assert picture.size == (8 * 128, 256)
 
 
-def test_nano_works_without_weights_and_says_loudly_that_they_are_random(street: Path, tmp_path: Path) -> None:
+def test_nano_works_out_of_the_box_with_the_weights_of_the_package(street: Path, tmp_path: Path) -> None:
     out = tmp_path / "street.npz"
     result = invoke("features", street, "--out", out, "--seconds", "1", "--released-resize")
     assert result.exit_code == 0
-    assert "RANDOM weights" in result.stderr
+    assert "nano.safetensors (pretrained" in result.output
     with np.load(out) as written:
         about = json.loads(str(written["about"]))
         assert written["features"].shape == (2, 16, 16, 192)
-    assert "RANDOM" in about["weights"]
+    assert "pretrained" in about["weights"]
     assert about["resize"] == "released"
     with pytest.raises(BackboneError, match="--overwrite"):
         invoke("features", street, "--out", out)

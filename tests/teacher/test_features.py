@@ -163,7 +163,7 @@ def test_what_is_missing_or_does_not_fit_is_said_with_what_to_do(
         open_features(FeatureSettings(kind="nano", weights=str(weights["nano"]), layer=2))
     with pytest.raises(TeacherError, match=r"there is no .*absent\.safetensors; set features\.weights"):
         open_features(FeatureSettings(kind="nano", weights=str(tmp_path / "absent.safetensors")))
-    monkeypatch.setattr(networks, "PACKAGED_NANO", tmp_path / "nano.safetensors")
+    monkeypatch.setattr(networks, "packaged_weights", lambda _: None)
     with pytest.raises(TeacherError, match=r"carries no nano weights; .*kind to classical"):
         open_features(FeatureSettings(kind="nano"))
     with pytest.raises(TeacherError, match=r"square frames uint8 \[T, S, S, 3\], got uint8 \[2, 20, 30, 3\]"):
@@ -173,7 +173,7 @@ def test_what_is_missing_or_does_not_fit_is_said_with_what_to_do(
 def test_packaged_nano_weights_are_used_when_they_are_there(
     weights: dict[str, Path], monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
-    monkeypatch.setattr(networks, "PACKAGED_NANO", weights["nano"])
+    monkeypatch.setattr(networks, "packaged_weights", lambda _: weights["nano"])
     frames = noise(7, 1)
     assert (open_features(FeatureSettings(kind="nano"), "cpu")(frames) == opened("nano")(frames)).all()
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from torch import nn
 
+from ..errors import TrainingError
 from .method import Method
 
 PROJECTIONS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
@@ -36,8 +37,10 @@ DORA = Method(
 
 def inject(module: nn.Module, kind: Literal["lora", "dora"], rank: int, alpha: float, dropout: float) -> None:
     """Freeze `module` and give each of its blocks' projections a low-rank adapter that starts as zero."""
-    from peft import LoraConfig, inject_adapter_in_model
-
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise TrainingError(f"{kind} needs the package peft: pip install 'factorjepa[adapters]'") from None
     module.requires_grad_(False)
     config = LoraConfig(
         r=rank,

@@ -17,6 +17,7 @@ from ..backbones import load
 from ..backbones.blocks import fastest_attention
 from ..backbones.dinov2 import PATCH
 from ..backbones.dinov2_weights import load_dinov2, released_url
+from ..backbones.packaged import packaged_weights
 from ..backbones.weights import sha256_of
 from ..errors import TeacherError
 from .features import square_frames
@@ -25,7 +26,6 @@ from .regions import Floats
 if TYPE_CHECKING:
     from .settings import FeatureSettings
 
-PACKAGED_NANO = Path(__file__).parents[1] / "weights" / "nano.safetensors"
 
 # Frames that a GPU sees at once. A CPU gains nothing from several (one frame fills its caches), and taking them one by
 # one makes a frame's features the same to the bit however many frames came with it.
@@ -88,8 +88,8 @@ def open_dinov2(settings: FeatureSettings, device: torch.device | str | None = N
 
 def open_nano(settings: FeatureSettings, device: torch.device | str | None = None) -> NetworkFeatures:
     """The nano encoder; each frame is shown to it as a clip that stands still."""
-    path = PACKAGED_NANO if settings.weights is None else Path(settings.weights)
-    if not path.is_file():
+    path = packaged_weights("nano") if settings.weights is None else Path(settings.weights)
+    if path is None or not path.is_file():
         where = "this installation carries no nano weights" if settings.weights is None else f"there is no {path}"
         raise TeacherError(
             f"features.kind is nano, but {where}; set features.weights to the safetensors of a trained nano backbone, "

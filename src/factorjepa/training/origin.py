@@ -7,16 +7,15 @@ from pathlib import Path
 import torch
 
 from ..backbones import Backbone, load
+from ..backbones.packaged import packaged_weights
 from ..backbones.recognition import recognise
 from ..errors import TrainingError
-
-PACKAGED = Path(__file__).parents[1] / "weights"
 
 
 def open_backbone(arch: str, weights: str | None, device: torch.device) -> Backbone:
     """`arch` (or `file`: what the file's own header says) with `weights`, in fp32, which what trains must be in."""
-    path = Path(weights) if weights else PACKAGED / f"{arch}.safetensors"
-    if not weights and not path.is_file():
+    path = Path(weights) if weights else packaged_weights(arch)
+    if path is None:
         raise TrainingError(
             f"no weights come with the package for {arch!r}: name a file (weights=...); `factorjepa weights list` "
             "shows what is released"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import BackboneError
-from ..terminal import counting, downloading, error_console
+from ..terminal import counting, downloading
 
 if TYPE_CHECKING:  # torch takes seconds to import: only the verbs that need it do
     from ..backbones import BackboneSpec
@@ -158,7 +158,7 @@ def features(
     """
     import torch
 
-    from ..backbones import build, load
+    from ..backbones import load
     from ..backbones.features import principal_colours, sample_times, video_features, write_features, write_pictures
     from ..backbones.spec import resolve
 
@@ -176,16 +176,9 @@ def features(
             f"device {place!r} is not available here: use cpu{', cuda' * torch.cuda.is_available()} or auto"
         )
     weights = weights or _fetched(arch)
-    spec = resolve(arch or (_spec_of(weights) if weights else "nano"))
+    spec = resolve(arch or _spec_of(weights))
     sample_times(video, spec, fps, start, seconds)  # what is wrong with the video is said before gigabytes are read
-    if weights:
-        backbone = load(weights, arch or spec, parts="encoder")
-    else:
-        backbone = build(spec)
-        error_console.print(
-            f"[bold red]WARNING: {arch or 'nano'} has RANDOM weights (seed 0).[/] Its features show colours and edges, "
-            "and mean nothing else. Pass --weights FILE for trained ones."
-        )
+    backbone = load(weights, arch or spec, parts="encoder", dtype=torch.float32 if place == "cpu" else None)
     with counting(f"encoding {video.name}", "frame") as progress:
         found = video_features(
             video, backbone, fps=fps, start=start, seconds=seconds, device=place, progress=progress,
@@ -198,13 +191,17 @@ def features(
     typer.echo(f"{out}: {shape} (tubelets x rows x columns x width), fp16\n{picture}\n{film}")
 
 
-def _fetched(arch: str | None) -> Path | None:
-    """Where `weights fetch` put an architecture's file; only `nano` may go without."""
+def _fetched(arch: str | None) -> Path:
+    """The file that comes with the package (`nano`), or where `weights fetch` put an architecture's."""
+    from ..backbones.packaged import packaged_weights
+    from ..backbones.spec import resolve
     from ..backbones.weights import CATALOGUE, weights_folder
 
-    if arch not in CATALOGUE:
-        return None
-    path = weights_folder() / CATALOGUE[arch].file
+    resolve(arch or "nano")  # an unknown name is an error of its own
+    packaged = packaged_weights(arch or "nano")
+    if packaged is not None:
+        return packaged
+    path = weights_folder() / CATALOGUE[str(arch)].file
     if not path.is_file():
         raise BackboneError(
             f"no weights for {arch}: pass --weights FILE, or fetch them with `factorjepa weights fetch {arch}`"

@@ -78,7 +78,7 @@ class Engine:
             training = training.subset(settings.clips, settings.seed)
         validation = corpus.validation()
         if settings.validation_clips is not None:
-            validation = validation.subset(settings.validation_clips, seed=0)
+            validation = validation.subset(min(settings.validation_clips, len(validation)), seed=0)
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
             replication=settings.replication,

@@ -54,7 +54,7 @@ class TrainSettings(Settings):
     dictionary_clips: int = Field(default=64, ge=1)  # whose tokens the dictionaries start from
 
     validate_every: int = Field(default=500, ge=1)
-    validation_clips: int | None = Field(default=None, ge=1)
+    validation_clips: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many
     save_every: int = Field(default=500, ge=1)
     keep: int = Field(default=2, ge=1)  # checkpoints besides the best
     workers: int = Field(default=0, ge=0)  # processes that decode

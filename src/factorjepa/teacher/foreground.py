@@ -1,4 +1,4 @@
-"""Where agents may be, pixel by pixel and without labels: four cues that need no training, and their sum.
+"""Where agents may be, pixel by pixel and without labels: four cues and their weighted sum.
 
 - Rarity: the scene's colours fill large parts of the window, an agent's few pixels.
 - Enclosure: sky, walls and road run out of the picture; an agent is fenced off from its border by strong edges.
@@ -30,7 +30,8 @@ from ..pixels import Frames, resize_to_cover
 from .regions import Floats
 
 CUES = ("rarity", "enclosure", "affinity", "motion")
-_WEIGHTS = np.array([0.48, 0.38, 0.60, 0.54], np.float32)  # of the standardised cues
+# Of the standardised cues, by logistic regression against the agents' pixels of simulated clips.
+_WEIGHTS = np.array([0.48, 0.38, 0.60, 0.54], np.float32)
 _LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
 _RETOLD = 0.5  # weight of what the features say about the sum
 

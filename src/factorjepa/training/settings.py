@@ -12,6 +12,7 @@ from ..adaptation.prepare import Scope
 from ..config import Settings
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
+from ..objective import LossWeights
 
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
@@ -26,7 +27,7 @@ class TrainSettings(Settings):
     method: str = "factorjepa"
     base: str | None = None  # a finished run of `full`, for the methods that are made from one (WiSE-FT)
     predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection
-    losses: dict[str, Any] = Field(default={})  # coefficients to change, for example factor
+    losses: dict[str, Any] = Field(default={})  # coefficients to change, where the method has the term: factor=0.2
     seed: int = 17
     replication: int = Field(default=0, ge=0)  # which window of each clip
     clips: int | None = Field(default=None, ge=1)  # a stratified subset of this many training clips
@@ -72,11 +73,16 @@ class TrainSettings(Settings):
     def resolved_method(self) -> Method:
         """The method with this run's changes of predictor options and coefficients."""
         method = method_named(self.method)
+        unknown = self.losses.keys() - {field.name for field in dataclasses.fields(LossWeights)}
+        if unknown:
+            raise TrainingError(f"losses: there is no term {', '.join(sorted(unknown))}")
+        # A preset serves every method: it tunes a term, it does not switch one on that the method is defined without.
+        losses = {term: value for term, value in self.losses.items() if getattr(method.losses, term)}
         try:
             return dataclasses.replace(
                 method,
                 predictor=method.predictor.replace(**self.predictor),
-                losses=dataclasses.replace(method.losses, **self.losses),
+                losses=dataclasses.replace(method.losses, **losses),
             )
         except TypeError as error:  # dataclasses.replace names the field it does not know
             raise TrainingError(f"method {self.method!r}: {error}") from None

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
+from rich.table import Table
 
 from ..terminal import console
 from ..words import counted
@@ -111,27 +113,41 @@ def _preview_targets(
     console.print(f"{path} ({clip.clip_id})", highlight=False, soft_wrap=True)
 
 
+DEMO_METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
+
+
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
-    clips: Annotated[int, typer.Option(help="Clips per regime.", min=10)] = 40,
+    clips: Annotated[int, typer.Option(help="Clips per regime.", min=20)] = 40,
+    updates: Annotated[int, typer.Option(help="Updates of each method.", min=1)] = 24,
 ) -> None:
-    """Everything there is, on the embedded default: simulate both regimes, compare them, draw them.
+    """Everything there is, on the embedded default: simulate, build targets, adapt nano, compare, draw.
 
     Example:  [bold]factorjepa demo --out demo[/bold]
     """
     from ..corpus.composition import compose
     from ..corpus.inspection import compare
     from ..corpus.manifest import Manifest
+    from ..corpus.splits import Split
+    from .teacher import targets
+    from .training import train
 
     dense, sparse = out / "dense", out / "sparse"
     for folder in (dense, sparse):
         simulate(folder, [], clips=clips, seed=7, preset=folder.name, workers=None)
     console.print(compare([dense.name, sparse.name], [compose(Manifest.read(folder)) for folder in (dense, sparse)]))
+    targets(dense, split=[Split.TRAIN, Split.VALIDATION])
     pictures = _pictures(dense, out / "pictures", None, 24, False)
+    _preview_targets(dense, None, out / "pictures", None, False, 0)
+    for method in DEMO_METHODS:
+        run, often = out / "runs" / method, max(1, updates // 2)
+        settings = [f"updates={updates}", "warmup=5", f"validate_every={often}", f"save_every={often}"]
+        train(dense, run, settings, method, resume=(run / "config.yaml").exists())
+    console.print(_validated(out / "runs", DEMO_METHODS))
     following = (
         (f"factorjepa inspect {dense}", "what the dense corpus consists of"),
-        (f"factorjepa preview {sparse}", "the same pictures of the sparse one"),
-        (f"factorjepa simulate {out / 'mine'} --clips 20 density=1.5", "a corpus of your own"),
+        (f"factorjepa targets {dense} --report", "how much the teacher found, and how reliable it is"),
+        (f"factorjepa train {dense} --out {out / 'runs' / 'mine'} updates=300", "a longer run of FactorJEPA"),
     )
     width = max(len(words) for words, _ in following)
     console.print(
@@ -141,3 +157,22 @@ def demo(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _validated(runs: Path, methods: tuple[str, ...]) -> Table:
+    """The best validation error of each run."""
+    from ..adaptation import METHODS
+    from ..training.run import RunDirectory
+
+    table = Table(box=box.SIMPLE, pad_edge=False, title="Validation, best checkpoint", title_justify="left")
+    for heading in ("method", "updates", "Future-frame L1", "mask-ratio slope"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for name in methods:
+        run = RunDirectory.existing(runs / name)
+        found = next(r for r in run.metrics() if r["step"] == run.best and "val/future_l1" in r)
+        table.add_row(
+            METHODS[name].title, str(run.best), f"{found['val/future_l1']:.4f}", f"{found['val/mask_slope']:.4f}"
+        )
+    table.caption = "A few updates on a few clips: this shows that the loop runs, not which method is better."
+    table.caption_justify = "left"
+    return table

@@ -1,0 +1,172 @@
+"""Methods as values: stages, scopes, budgets, adapters, block choice, interpolation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from factorjepa.adaptation import METHODS, Stage, method_named
+from factorjepa.adaptation.adapters import inject
+from factorjepa.adaptation.autorgn import choose_blocks, relative_gradient_norms
+from factorjepa.adaptation.budget import TOLERANCE, budgets, matching_rank
+from factorjepa.adaptation.factor import DI_PLUS, FACTORJEPA
+from factorjepa.adaptation.prepare import Scope, count_trainable, outline, parameter_roles, set_trainable
+from factorjepa.adaptation.wise import interpolate
+from factorjepa.backbones import build
+from factorjepa.cli import app
+from factorjepa.config import resolve
+from factorjepa.errors import TrainingError
+from factorjepa.training.settings import PRESET_OF, TrainSettings
+
+SMALL = {"depth": 4, "taps": (0, 1, 2, 3), "predictor_depth": 2}
+
+
+def test_the_paper_s_methods_and_controls_are_there() -> None:
+    wanted = {
+        "frozen", "full", "continual", "lpft", "lora", "dora", "auto_rgn", "wise_0.3", "wise_0.5", "wise_0.7",
+        "factorjepa_raw", "factorjepa", "factorjepa_di", "factorjepa_int", "mono_supervised", "mono_states_late",
+        "mono_states_early", "mono_states_both", "no_factor_loss", "no_visibility_loss", "no_separation_loss",
+        "no_sparsity_loss", "no_visibility_path", "no_interaction_path", "no_reliability", "misaligned_targets",
+        "shuffled_targets", "half_ranks", "double_ranks", "residual_path",
+    }  # fmt: skip
+    assert wanted <= METHODS.keys()
+
+
+def test_a_misspelt_method_names_the_nearest() -> None:
+    with pytest.raises(TrainingError, match="did you mean 'factorjepa_raw'"):
+        method_named("factorjepa_row")
+
+
+def test_raw_reads_no_target_and_full_reads_all() -> None:
+    assert not METHODS["factorjepa_raw"].reads_targets
+    assert METHODS["factorjepa_raw"].reads_states
+    assert METHODS["factorjepa"].reads_targets
+    assert not METHODS["auto_rgn"].reads_packets
+    assert not METHODS["slots"].reads_states
+
+
+def test_stages_follow_one_another_and_fill_the_run() -> None:
+    names = [FACTORJEPA.stage_at(step, 100)[1].name for step in range(100)]
+    assert list(dict.fromkeys(names)) == ["head", "layout", "agents", "interactions"]
+    assert [names.count(stage.name) for stage in FACTORJEPA.stages] == [10, 30, 30, 30]
+    assert FACTORJEPA.boundaries(100) == [0, 10, 40, 70]
+
+
+def test_di_plus_doubles_the_interaction_stage_and_its_views() -> None:
+    before, after = FACTORJEPA.stages[-1], DI_PLUS.stages[-1]
+    assert after.share == pytest.approx(2 * before.share)
+    assert dict(after.views)["interactions"] == pytest.approx(2 * dict(before.views)["interactions"])
+    assert sum(stage.share for stage in DI_PLUS.stages) == pytest.approx(1.0)
+
+
+def test_stages_that_do_not_fill_the_run_are_refused() -> None:
+    with pytest.raises(TrainingError, match=r"add up to 0\.5"):
+        dataclasses.replace(FACTORJEPA, stages=(Stage("half", 0.5),))
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("auto_rgn", {1, 3}), ("factorjepa", {2, 3}), ("full", {0, 1, 2, 3})])
+def test_exactly_the_named_blocks_train(name: str, blocks: set[int]) -> None:
+    backbone, method = build("nano", **SMALL), METHODS[name]
+    predictor = outline(backbone, method)
+    set_trainable(backbone.encoder, predictor, method, method.stages[-1], Scope(blocks=2, chosen=(1, 3)))
+    training = {
+        n for n, block in enumerate(backbone.encoder.blocks) if all(p.requires_grad for p in block.parameters())
+    }
+    still = {
+        n for n, block in enumerate(backbone.encoder.blocks) if not any(p.requires_grad for p in block.parameters())
+    }
+    assert (training, still) == (blocks, set(range(4)) - blocks)
+
+
+def test_the_head_only_stage_trains_no_encoder_block() -> None:
+    backbone = build("nano", **SMALL)
+    predictor = outline(backbone, FACTORJEPA)
+    set_trainable(backbone.encoder, predictor, FACTORJEPA, FACTORJEPA.stages[0], Scope(blocks=2))
+    assert not any(p.requires_grad for p in backbone.encoder.parameters())
+    assert all(p.requires_grad for p in predictor.parameters())
+
+
+def test_rates_and_decay_are_those_of_the_table() -> None:
+    backbone = build("nano", **SMALL)
+    predictor = outline(backbone, FACTORJEPA)
+    set_trainable(backbone.encoder, predictor, FACTORJEPA, FACTORJEPA.stages[-1], Scope(blocks=1))
+    roles = {name: role for name, _, role in parameter_roles(backbone.encoder, predictor)}
+    assert {role["rate"] for name, role in roles.items() if name.startswith("encoder.")} == {0.1}
+    dictionaries = [role for name, role in roles.items() if name.endswith(".directions")]
+    assert len(dictionaries) == 3
+    assert all(role == {"rate": 0.3, "decays": False} for role in dictionaries)
+
+
+@pytest.mark.parametrize("arch", PRESET_OF)
+def test_matched_methods_lie_within_the_budget(arch: str) -> None:
+    scope = resolve(TrainSettings, PRESET_OF[arch], data="-").scope
+    matched = [method for method in METHODS.values() if method.matched]
+    for row in budgets(arch, scope, matched):
+        assert abs(row.deviation) <= TOLERANCE, f"{row.method.name}: {row.deviation:+.1%}, {row.advice}"
+
+
+def test_a_method_outside_the_budget_names_the_rank_to_change() -> None:
+    (row,) = budgets("vjepa2_1_vit_giant_384", Scope(blocks=1, rank=64), [METHODS["lora"]])
+    assert not row.within
+    assert row.advice == "set lora_rank: 71 (it is 64)"
+    scope = Scope(blocks=1, rank=matching_rank("vjepa2_1_vit_giant_384", METHODS["lora"], Scope(blocks=1), row.budget))
+    assert abs(count_trainable("vjepa2_1_vit_giant_384", METHODS["lora"], scope) / row.budget - 1) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_adapters_start_as_nothing_and_train_alone(kind: str) -> None:
+    backbone = build("nano", **SMALL)
+    video = torch.randn(1, 3, 4, 32, 32)
+    before = backbone.encoder(video)
+    inject(backbone.encoder, kind, rank=4, alpha=8, dropout=0.0)  # type: ignore[arg-type]
+    torch.testing.assert_close(backbone.encoder(video), before, atol=1e-5, rtol=1e-5)
+    names = [name for name, p in backbone.encoder.named_parameters() if p.requires_grad]
+    assert names
+    assert all("lora_" in name for name in names)
+    adapted = {name.split(".lora_")[0].split("blocks.")[1].partition(".")[2] for name in names}
+    assert adapted == {"attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"}
+
+
+def test_the_probe_finds_the_block_whose_weights_matter_most() -> None:
+    encoder = build("nano", **SMALL).encoder
+    with torch.no_grad():
+        for parameter in encoder.blocks[2].parameters():
+            parameter.mul_(0.05)  # small weights with the usual gradients: the largest relative norm
+    video = torch.randn(1, 3, 4, 32, 32)
+    norms = relative_gradient_norms(encoder, [lambda: encoder(video).square().mean()])
+    assert choose_blocks(norms, 1) == (2,)
+    assert all(p.grad is None for p in encoder.parameters())
+    with pytest.raises(TrainingError, match="cannot choose 5 of 4"):
+        choose_blocks(norms, 5)
+
+
+def test_interpolation_refuses_other_encoders() -> None:
+    start, end = {"a": torch.zeros(2)}, {"a": torch.ones(2)}
+    assert interpolate(start, end, 0.3)["a"].tolist() == pytest.approx([0.3, 0.3])
+    with pytest.raises(TrainingError, match="differ in b"):
+        interpolate(start, {**end, "b": torch.ones(1)}, 0.3)
+
+
+def test_the_verbs_list_methods_and_count_budgets() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["methods"], env={"COLUMNS": "200"})
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in METHODS)
+    counted = runner.invoke(app, ["budget"], env={"COLUMNS": "200"})
+    assert counted.exit_code == 0, counted.output
+    outside = runner.invoke(app, ["budget", "--arch", "vjepa2_1_vit_large_384"], env={"COLUMNS": "200"})
+    assert outside.exit_code == 1
+    assert "set lora_rank" in outside.output
+
+
+def test_a_preset_tunes_terms_and_adds_none() -> None:
+    raw = resolve(TrainSettings, "nano", data="-", method="factorjepa_raw").resolved_method()
+    assert raw.losses.factor == 0.0
+    assert resolve(TrainSettings, "nano", data="-", method="factorjepa").resolved_method().losses.factor == 0.2
+    with pytest.raises(TrainingError, match="no term factr"):
+        resolve(TrainSettings, "nano", ["losses.factr=1"], data="-").resolved_method()
+    with pytest.raises(TrainingError, match="injektion"):
+        resolve(TrainSettings, "nano", ["predictor.injektion=early"], data="-").resolved_method()

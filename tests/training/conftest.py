@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,27 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `weights.safetensors` and a `corpus` whose training and validation clips have packets."""
-    folder = tmp_path_factory.mktemp("tiny")
+    """A folder with `weights.safetensors` and a `corpus` whose training and validation clips have packets.
+
+    Made once for all test processes: their base folders are siblings.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            _make(folder)
+            (folder / "made").touch()
+    return folder
+
+
+def _make(folder: Path) -> None:
     save(build("nano", **SPEC), folder / "weights.safetensors")
     world = WorldSettings(size=32, seconds=(6.0, 6.5))
     simulate_corpus(folder / "corpus", SimulationPlan(seed=3, clips=30, world=world), workers=1)
     splits = [Split.TRAIN, Split.VALIDATION]
-    make_packets(folder / "corpus", folder / "corpus" / "targets", TeacherSettings(), splits, 0, 1, None, None)
-    return folder
+    make_packets(folder / "corpus", folder / "corpus" / "targets", TeacherSettings(), splits, workers=1)
 
 
 @pytest.fixture

@@ -68,6 +68,17 @@ class Method:
         return not (self.encoder == "frozen" and self.predictor_scope == "frozen") and self.interpolation is None
 
     @property
+    def scope(self) -> str:
+        """What trains, in words."""
+        if not self.trains:
+            return "nothing" if self.interpolation is None else "nothing: made from a run of `full`"
+        if self.encoder in ("lora", "dora"):
+            return "adapters in encoder and predictor"
+        kind = "factorized" if isinstance(self.predictor, FactorizedOptions) else "monolithic"
+        blocks = {"top": "top K blocks", "chosen": "K chosen blocks", "all": "whole encoder", "frozen": "no block"}
+        return f"{kind} predictor, {blocks[self.encoder]}"
+
+    @property
     def reads_states(self) -> bool:
         """Whether the predictor needs object states (slots find their own)."""
         return self.predictor.agents == "tracklets" and (

@@ -63,11 +63,15 @@ def methods() -> None:
     from ..adaptation import METHODS
 
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("method", "family", "encoder", "predictor", "why it is compared"):
-        table.add_column(heading, no_wrap=heading == "method")
+    table.add_column("method", no_wrap=True)
+    table.add_column("trains", max_width=22)
+    table.add_column("why it is compared")
+    family = ""
     for one in METHODS.values():
-        kind = type(one.predictor).__name__.removesuffix("Options").lower()
-        table.add_row(one.name, one.family, one.encoder, f"{kind}, {one.predictor_scope}", one.why)
+        if one.family != family:
+            family = one.family
+            table.add_row(f"[bold]{family}[/]", "", "")
+        table.add_row(one.name, one.scope, one.why)
     console.print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -379,14 +380,23 @@ class Renderer:
             )
             ids[area][solid] = len(seen)
 
+    @functools.cached_property
+    def streaks(self) -> Image:
+        """Rain on twice the frame's size, the same every frame's size further."""
+        rng, size = stream(*self.address, "rain"), self.size
+        starts = rng.integers(0, size, size=(size // 3, 1, 2))
+        fall = np.array([[0, 0], [1, max(3, size // 16)]])
+        once = np.zeros((2 * size, 2 * size), np.uint8)
+        cv2.polylines(once, list((starts + fall).astype(np.int32)), False, 34)
+        once[:size, :size] = np.maximum(once[:size, :size], once[size:, :size])  # what falls out comes in again
+        once[:size, :size] = np.maximum(once[:size, :size], once[:size, size:])
+        return np.asarray(cv2.cvtColor(np.tile(once[:size, :size], (2, 2)), cv2.COLOR_GRAY2RGBA), np.uint8)
+
     def _rain(self, canvas: Image, time: float) -> None:
-        rng = stream(*self.address, "rain", round(time * 1000))
-        count = self.size // 3
-        starts = rng.integers(0, self.size, size=(count, 1, 2))
-        fall = np.array([[0, 0], [1, max(3, self.size // 16)]])
-        streaks = np.zeros(canvas.shape[:2], np.uint8)
-        cv2.polylines(streaks, list((starts + fall).astype(np.int32)), False, 34)
-        cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
+        """Drops are too fast to be followed from frame to frame: each shows the streaks somewhere else."""
+        moment = round(time * 1000)
+        x, y = moment * 7919 % self.size, moment * 104729 % self.size
+        cv2.add(canvas, self.streaks[y : y + self.size, x : x + self.size], canvas)
 
 
 def _kind_name(model: str) -> str:

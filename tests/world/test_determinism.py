@@ -133,6 +133,11 @@ class TestWindows:
         for window in windows:
             assert (window.video == made[window.clip_id].window(window.start, 4, 2.0)).all()
 
+    def test_several_windows_at_once_are_those_one_by_one(self) -> None:
+        made = clip(settings(size=32, seconds=(4.5, 4.5)), SEED, SOURCE[0])
+        starts = [1.5, 0.0, 2.25]
+        assert (made.windows(starts, 4, 2.0) == np.stack([made.window(start, 4, 2.0) for start in starts])).all()
+
     def test_frames_on_the_grid_of_the_video_are_the_video_s_frames(self) -> None:
         window = source_windows(self.BRIEF, SEED, 1, frames=4, fps=2.0)[0]
         frames = list(clip(self.BRIEF, SEED, SOURCE[0]).frames())

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from factorjepa.world import motion
 from factorjepa.world.crowd import DT, State, wrap
 from factorjepa.world.dynamics import intent, step
 from factorjepa.world.neighbours import Pairs, pair_terms, pairs_within
@@ -83,6 +84,18 @@ def test_pairs_are_found_as_by_looking_at_everyone(seed: int, scene: str, random
     assert (terms.give_way[silent] >= want.speed[everyone.who[silent]]).all()
     for force in (terms.swerve, terms.pushx, terms.pushy):
         assert np.abs(force[silent]).max(initial=0.0) == 0.0
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_list_of_neighbours_that_serves_several_steps_changes_no_bit(
+    scene: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    population = crowd_on(3, scene)  # type: ignore[arg-type]
+    runs = []
+    for steps in (1, 6, 11):
+        monkeypatch.setattr(motion, "LIST_STEPS", steps)
+        runs.append(motion.simulate(population, 30))
+    assert all((getattr(runs[0], name) == getattr(run, name)).all() for run in runs[1:] for name in FIELDS)
 
 
 @settings(max_examples=15)

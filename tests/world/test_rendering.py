@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from factorjepa.world import clip
+from factorjepa.world.backdrop import BUILDING
+from factorjepa.world.camera import Pose
 from factorjepa.world.cities import CITIES
 from factorjepa.world.renderer import Renderer
 from factorjepa.world.settings import CAPTURE_MODES, Illumination, SceneType, Weather
@@ -162,6 +164,36 @@ def test_agents_and_their_shadows_are_in_the_picture() -> None:
             differs = np.abs(frame.astype(int) - empty).max(axis=2) > 6
             assert differs[covered].mean() > 0.85
     assert shown >= 1
+
+
+@pytest.mark.parametrize("mode", ["drive", "walk"])
+def test_rows_without_houses_are_what_they_would_be_if_houses_were_looked_for(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = clip(settings(scene_types={"commercial": 1.0}, capture_modes={mode: 1.0}), SEED, 0)
+    backdrop, views = made.scene.backdrop, []
+    for lowest in (backdrop.lowest, 0.0):
+        monkeypatch.setattr(backdrop, "lowest", lowest)
+        views.append([backdrop.view(made.camera.pose(step, 96), 96, True) for step in (0.0, 7.5, 15.0)])
+    assert made.camera.position[0, 2] < backdrop.tallest
+    for short, full in zip(*views, strict=True):
+        assert (short.frame == full.frame).all()
+        assert (short.layout == full.layout).all()
+        assert (short.nearness == full.nearness).all()
+
+
+def test_the_side_street_has_walls_from_the_ground_up() -> None:
+    """Rays that look down through the gap at a crossing meet the corner houses before the ground behind them."""
+    made = clip(settings(scene_types={"junction": 1.0}, capture_modes={"drive": 1.0}, size=128), SEED, 0)
+    street, backdrop = made.scene.street, made.scene.backdrop
+    pose = made.camera.pose(0.0, 128)
+    eye = np.array([street.junction - street.half_way - 3.0, 0.0, 1.5])
+    ahead = Pose(eye, np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]]), pose.focal, pose.centre)
+    layout = backdrop.view(ahead, 128, True).layout
+    assert layout is not None
+    far_corner = np.array([street.junction + street.half_way, street.half_way + 1.0, 0.3])
+    (column, row), _ = ahead.project(far_corner)
+    assert layout[int(row), int(column)] == BUILDING
 
 
 @pytest.mark.parametrize("scene", SCENES)

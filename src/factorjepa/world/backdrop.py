@@ -23,6 +23,7 @@ from .textures import GROUND_SCALE, WALL_SCALE, Light, ground_texture, sky_panor
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
 
 # Classes of the layout map.
 SKY, BUILDING, ROAD, FOOTPATH, WATER, STRUCTURE, OBSTACLE = range(7)
@@ -148,14 +149,15 @@ class Backdrop:
         front = ~ground
         high = slice(0, sky_to if plain else size)  # rows in which rays may pass over or beside the houses
         cell = (place[high] * np.float32(self.roofs.shape[1])).astype(np.int32)
-        front[high] &= drop[high] >= (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")
-        corner = self._through_the_crossing(pose, rays, ring, to_ground, ground, front, nearness)
+        roof = (1 - self.roofs.ravel() / np.float32(cz)).take(cell, mode="clip")  # below the eye, like `drop`
+        front[high] &= drop[high] >= roof
+        corner = self._through_the_crossing(pose, (east, left, to_ground), ring, ground, front, nearness)
         if self.street.family.water:  # no house there: the water goes on
-            open_side = (self.roofs.ravel().take(cell, mode="clip") == 0) & (to_ground > _LEVEL)
+            open_side = (roof == 1) & (to_ground > _LEVEL)
             ground |= open_side
             _choose(nearness, to_ground, open_side)
         hit = ground | front
-        over = self._over_the_roofs(cz, cell, to_ground, hit, nearness) if cz > 4 else None
+        over = _over_the_roofs(roof, to_ground, hit, nearness) if cz > 4 else None
         rest = None
         if not hit[sky_to:].all():  # below the horizon there is no sky: these rays pass over the corner houses
             rest = ~hit
@@ -179,9 +181,9 @@ class Backdrop:
             _choose(u[top], self.front.u(place, scale[top]), front[top])
             _choose(v[top], self.front.v(drop, scale[top], cz, self.tallest - cz), front[top])
         if corner is not None:
-            wall, along, drop = corner
-            _choose(u, self.corner.u(along, scale), wall)
-            _choose(v, self.corner.v(drop, scale, cz, self.corner_height - cz), wall)
+            area, wall, along, drop = corner
+            _choose(u[area], self.corner.u(along, scale[area]), wall)
+            _choose(v[area], self.corner.v(drop, scale[area], cz, self.corner_height - cz), wall)
         for which, row in ((over, 1.0), (rest, 5.0)):
             if which is not None:
                 _choose(u, self.terraces.u(place), which)
@@ -203,30 +205,20 @@ class Backdrop:
         cv2.multiply(frame, share, frame, 1 / 255)
         cv2.add(frame, cv2.applyColorMap(step, self.air), frame)
 
-    def _over_the_roofs(
-        self, eye: float, cell: NDArray[np.int32], to_ground: Singles, hit: NDArray[np.bool_], nearness: Singles
-    ) -> NDArray[np.bool_]:
-        """Rays that meet a roof from above. Updates hit and nearness in place."""
-        roof = self.roofs.ravel().take(cell, mode="clip")
-        over = ((roof > 0) & (roof < np.float32(eye)) & (to_ground > _LEVEL)) > hit
-        _choose(nearness, to_ground * (np.float32(eye) / np.maximum(np.float32(eye) - roof, _CLOSEST)), over)
-        hit |= over
-        return over
-
     def _through_the_crossing(
         self,
         pose: Pose,
-        rays: _Rays,
+        rays: tuple[Singles, Singles, Singles],
         ring: Singles,
-        to_ground: Singles,
-        ground: NDArray[np.bool_],
-        front: NDArray[np.bool_],
+        ground: Mask,
+        front: Mask,
         nearness: Singles,
-    ) -> tuple[NDArray[np.bool_], Singles, Singles] | None:
+    ) -> tuple[tuple[slice, slice], Mask, Singles, Singles] | None:
         """Rays that leave the street through the gap between the corner houses meet the crossing street's walls.
 
         `ring` is where they pass the line of the fronts, in rounds. Updates ground, front and nearness in place;
-        returns which rays hit a wall, how far along it, and how far below the eye (as a share of the eye's height).
+        returns the part of the frame that sees the gap, and of it which rays hit a wall, how far along, and how far
+        below the eye (as a share of the eye's height).
         """
         if self.street.junction is None:
             return None
@@ -235,24 +227,28 @@ class Backdrop:
         offset = ring - np.float32(self.street.junction / period)
         offset -= np.rint(offset)  # from the crossing that each ray passes
         behind = (np.abs(offset) < np.float32(half_way / period)) > ground
-        if not behind.any():
+        x, y, width, height = cv2.boundingRect(behind.view(np.uint8))
+        if not width:
             return None
-        east = rays.along(0, 1 / period)
-        ahead = ring - offset - np.float32(cx / period) + np.copysign(np.float32(half_way / period), east)
-        to_wall = np.maximum(np.abs(east) / np.maximum(np.abs(ahead), _LEVEL), _LEVEL)
+        area = (slice(y, y + height), slice(x, x + width))
+        behind, (east, left, to_ground) = behind[area], (field[area] for field in rays)
+        ahead = ring[area] - offset[area] - np.float32(cx / period)
+        ahead += np.copysign(np.float32(half_way / period), east)
+        to_wall = np.maximum(np.abs(east) / np.maximum(np.abs(ahead), np.float32(_LEVEL)), np.float32(_LEVEL))
         reach = 1 / to_wall
         drop = to_ground * reach
-        along = np.abs(rays.along(1, 1.0) * reach + np.float32(cy)) - np.float32(half_way)
+        # `left` is the direction to the left over the room there.
+        along = np.abs(linear(left * reach, max(half_way - cy, _CLOSEST), cy)) - np.float32(half_way)
         along *= np.float32(WALL_SCALE / self.corner.width)
         along -= np.floor(along)  # one house after another
         floor = behind & (to_ground > to_wall)
         wall = (behind & (drop >= 1 - self.corner_height / cz)) > floor
-        ground |= floor
-        front &= ~behind
-        front |= wall
-        _choose(nearness, to_ground, floor)
-        _choose(nearness, to_wall, wall)
-        return wall, along, drop
+        ground[area] |= floor
+        front[area] &= ~behind
+        front[area] |= wall
+        _choose(nearness[area], to_ground, floor)
+        _choose(nearness[area], to_wall, wall)
+        return area, wall, along, drop
 
     def draw_deck(self, frame: Image, pose: Pose, layout: Labels | None, ids: NDArray[np.uint16] | None) -> None:
         """The flyover deck above the median, seen from below or from above."""
@@ -338,6 +334,19 @@ def _horizon_rows(pose: Pose, size: int) -> tuple[int, int]:
     reach, steep = size / 2 / pose.focal * abs(right), min(down, -1e-6)
     high, low = (pose.centre - pose.focal * (forward + tilt) / steep for tilt in (-reach, reach))
     return min(max(math.ceil(max(high, low)) + 2, 0), size), min(max(math.floor(min(high, low)) - 2, 0), size)
+
+
+def _over_the_roofs(roof: Singles, to_ground: Singles, hit: Mask, nearness: Singles) -> Mask | None:
+    """Rays that meet a roof from above. Updates hit and nearness in place.
+
+    `roof` is how far below the eye the roof of the house is, as a share of the eye's height; 1 where there is no house.
+    """
+    over = ((roof < 1) & (roof > 0) & (to_ground > _LEVEL)) > hit
+    if not over.any():
+        return None
+    _choose(nearness, to_ground / np.maximum(roof, np.float32(_LEVEL)), over)
+    hit |= over
+    return over
 
 
 def _ground_rows(left: Singles, mirror: float, to_ground: Singles) -> tuple[int, int]:

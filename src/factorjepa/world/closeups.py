@@ -28,6 +28,19 @@ class Lens:
     tint: Gain
 
 
+@dataclass(frozen=True)
+class Stands:
+    """Where K bodies stand, and the camera that sees each."""
+
+    origin: Floats  # [K, 3]
+    heading: Floats  # [K, 2]
+    eye: Floats  # [K, 3]
+    axes: Floats  # [K, 3, 3]
+
+    def take(self, rows: NDArray[np.intp]) -> Stands:
+        return Stands(self.origin[rows], self.heading[rows], self.eye[rows], self.axes[rows])
+
+
 @dataclass(frozen=True, slots=True)
 class Face:
     """A polygon in sixteenths of a pixel, or a disc: its centre and half axes."""
@@ -38,16 +51,8 @@ class Face:
     edge: int
 
 
-def close_ups(
-    wearing: Sequence[tuple[Style, int]],
-    origin: Floats,
-    heading: Floats,
-    stature: Floats,
-    eye: Floats,
-    axes: Floats,
-    lens: Lens,
-) -> list[list[Face]]:
-    """The faces of K bodies, far to near. One row per body: style and walking phase, place, and the frame's camera."""
+def close_ups(wearing: Sequence[tuple[Style, int]], stature: Floats, stands: Stands, lens: Lens) -> list[list[Face]]:
+    """The faces of bodies, each far to near, by style and walking phase, size factor and place."""
     if not wearing:
         return []
     shapes = [geometry(style.model, phase) for style, phase in wearing]
@@ -57,11 +62,11 @@ def close_ups(
     )
     body = np.repeat(np.arange(len(shapes)), [len(shape.counts) for shape in shapes])
     # In the bodies' own frames: only the camera has to be turned.
-    cos, sin = heading[:, 0, None], heading[:, 1, None]
+    cos, sin, axes = stands.heading[:, 0, None], stands.heading[:, 1, None], stands.axes
     camera = np.stack(
         [axes[..., 0] * cos + axes[..., 1] * sin, axes[..., 1] * cos - axes[..., 0] * sin, axes[..., 2]], axis=-1
     )
-    ahead, left, up = ((eye - origin) / stature[:, None]).T
+    ahead, left, up = ((stands.eye - stands.origin) / stature[:, None]).T
     eye = np.stack([ahead * cos[:, 0] + left * sin[:, 0], left * cos[:, 0] - ahead * sin[:, 0], up], axis=-1)
     light = -0.45 * camera[:, 0] - 0.48 * camera[:, 2] + (0.0, 0.0, 0.75)
     offset = middles - eye[body]

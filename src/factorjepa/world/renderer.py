@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ..seeding import stream
 from .backdrop import DECK_HEIGHT, OBSTACLE, Backdrop, Backview
 from .camera import NEAR, CameraPath, Pose, rotated
-from .closeups import Face, Lens, close_ups, draw_faces
+from .closeups import Face, Lens, Stands, close_ups, draw_faces
 from .crowd import RATE, wrap
 from .motion import Trajectory
 from .population import STATIC, Population
@@ -185,73 +186,57 @@ class Renderer:
         inside &= (np.abs(pixels[:, :, 0] - size / 2) < size / 2 + wide) & (pixels[:, :, 1] > -0.3 * tall - wide)
         inside &= pixels[:, :, 1] - tall < size + wide
 
-        frame, row = np.nonzero(inside)
-        order = np.lexsort((-depth[frame, row], frame))
-        frame, row = frame[order], row[order]
-        at = (frame, row)
-        dx, dy, dz = towards[at].T
-        cos, sin = hx[at], hy[at]
+        which = np.flatnonzero(inside)
+        frame = which // len(self.models)
+        which = which[np.lexsort((-depth.take(which), frame))]  # in the order of frames already: only depth moves them
+        row, tall_px = which % len(self.models), tall.take(which)
+        place = points.reshape(-1, 3).take(which, axis=0)
+        dx, dy, dz = towards.reshape(-1, 3).take(which, axis=0).T
+        cos, sin = hx.take(which), hy.take(which)
         ground = np.sqrt(dx * dx + dy * dy)
         distance = np.sqrt(ground * ground + dz * dz)
         bins = view_bins(
             np.arctan2(dy * cos - dx * sin, dx * cos + dy * sin),
             np.arctan2(dz - 0.35 * self.heights[row], np.maximum(ground, 0.3)),
             distance,
-            tall[at],
+            tall_px,
             self.slim[row],
         )
         stride = np.array(times)[frame] * np.maximum(3.0, 3.2 * crowd.speed[row]) + self.population.look[row] % 4
         phases = np.where(self.walks[row], np.array([0, 1, 0, 3])[stride.astype(np.intp) % 4], 0)
-        near = (distance < 0.8 * self.spans[row] + 0.8) | (tall[at] > 0.5 * size)
+        stands = Stands(place, np.stack([cos, sin], axis=1), eyes[frame], axes[frame])
+        lens = Lens(focal, poses[0].centre, size, self.tint)
+        near = (distance < 0.8 * self.spans[row] + 0.8) | (tall_px > 0.5 * size)
         looks: list[Sprite | list[Face]] = [[]] * row.size
-        for k, faces in zip(
-            np.flatnonzero(near).tolist(),
-            self._close_ups(
-                near, row, phases, points[at], np.stack([cos, sin], axis=1), eyes[frame], axes[frame], poses[0]
-            ),
-            strict=True,
-        ):
-            looks[k] = faces
-        away = np.flatnonzero(~near)
+        close, away = np.flatnonzero(near), np.flatnonzero(~near)
+        wearing = [
+            (self.styles[r], phase) for r, phase in zip(row[close].tolist(), phases[close].tolist(), strict=True)
+        ]
+        for k, faces in enumerate(close_ups(wearing, self.population.stature[row[close]], stands.take(close), lens)):
+            looks[close[k]] = faces
         pictures = pictures_of(self.styles, row[away], view_codes(bins, phases)[away])
         for k, picture in zip(away.tolist(), pictures, strict=True):
             looks[k] = picture
-        affine, boxes = self._places(pictures, away, pixels[at], scale[at] * self.population.stature[row])
-        fog = self.backdrop.fog(depth[at])
-        shadow = self._shadow_outlines(points[at], cos, sin, row, frame, eyes, axes, focal, poses[0].centre)
+        zoom = scale.take(which) * self.population.stature[row]
+        affine, boxes = self._places(pictures, away, pixels.reshape(-1, 2).take(which, axis=0), zoom)
+        fog = self.backdrop.fog(depth.take(which))
+        shadow = self._shadow_outlines(stands, row, lens)
         columns = {
             "rows": row,
-            "laps": laps[at],
-            "points": points[at],
-            "depth": depth[at],
+            "laps": laps.take(which),
+            "points": place,
+            "depth": depth.take(which),
             "looks": looks,
             "affine": affine,
             "boxes": boxes,
             "fog": np.where(fog < _UNSEEN_FOG, 0, np.rint(fog * _FOG_STEPS)).astype(np.intp),
-            "outside": np.abs(points[at][:, 1]) > street.half_way + 0.3,
+            "outside": np.abs(place[:, 1]) > street.half_way + 0.3,
             "shadow": shadow,
-            "casts": (tall[at] > 2 * _SMALLEST * size) & (shadow[:, 0, 0] > -30000),
+            "casts": (tall_px > 2 * _SMALLEST * size) & (shadow[:, 0, 0] > -30000),
         }
         ends = np.searchsorted(frame, np.arange(len(times) + 1)).tolist()
         for k, pose in enumerate(poses):
             yield _Bodies(pose=pose, **{name: column[ends[k] : ends[k + 1]] for name, column in columns.items()})
-
-    def _close_ups(
-        self,
-        near: NDArray[np.bool_],
-        row: NDArray[np.intp],
-        phases: NDArray[np.intp],
-        points: Floats,
-        heading: Floats,
-        eyes: Floats,
-        axes: Floats,
-        pose: Pose,
-    ) -> list[list[Face]]:
-        """Faces of the bodies that are `near`."""
-        rows, lens = row[near], Lens(pose.focal, pose.centre, self.size, self.tint)
-        wearing = [(self.styles[r], phase) for r, phase in zip(rows.tolist(), phases[near].tolist(), strict=True)]
-        stature = self.population.stature[rows]
-        return close_ups(wearing, points[near], heading[near], stature, eyes[near], axes[near], lens)
 
     def _places(
         self, pictures: list[Sprite], away: NDArray[np.intp], pixels: Floats, scale: Floats
@@ -270,23 +255,12 @@ class Renderer:
             affine[away, 0, 2], affine[away, 1, 2] = (x0 - left) / factor, (y0 - top) / factor
         return affine, boxes
 
-    def _shadow_outlines(
-        self,
-        points: Floats,
-        cos: Floats,
-        sin: Floats,
-        row: NDArray[np.intp],
-        frame: NDArray[np.intp],
-        eyes: Floats,
-        axes: Floats,
-        focal: float,
-        centre: float,
-    ) -> NDArray[np.int32]:
+    def _shadow_outlines(self, stands: Stands, row: NDArray[np.intp], lens: Lens) -> NDArray[np.int32]:
         """`[K, 8, 2]` in sixteenths of a pixel: footprint, and the ground that the light does not reach."""
         crowd, sun = self.population.crowd, np.array(self.light.sun)
-        ahead, left = np.stack([cos, sin], axis=1), np.stack([-sin, cos], axis=1)
+        ahead, left = stands.heading, np.stack([-stands.heading[:, 1], stands.heading[:, 0]], axis=1)
         ahead, left = ahead * (0.95 * crowd.half_length[row])[:, None], left * (0.95 * crowd.half_width[row])[:, None]
-        base = points[:, :2]
+        base = stands.origin[:, :2]
         foot = np.stack([base + ahead + left, base + ahead - left, base - ahead - left, base - ahead + left], axis=1)
         # The cast lies between the two corners that are outermost across the light, and their shadows.
         across = foot[:, :, 1] * sun[0] - foot[:, :, 0] * sun[1]
@@ -294,9 +268,9 @@ class Renderer:
         edge = np.stack([foot[each, across.argmin(axis=1)], foot[each, across.argmax(axis=1)]], axis=1)
         cast = (np.minimum(self.heights[row], 3.0)[:, None] * sun)[:, None, :]
         outline = np.concatenate([foot, edge, edge[:, ::-1] + cast], axis=1)
-        relative = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2) - eyes[frame][:, None, :]
-        seen = rotated(relative, axes[frame][:, None])
-        pixels = seen[:, :, :2] * (focal / np.maximum(seen[:, :, 2:], NEAR)) + centre
+        relative = np.concatenate([outline, np.zeros((*outline.shape[:2], 1))], axis=2) - stands.eye[:, None, :]
+        seen = rotated(relative, stands.axes[:, None])
+        pixels = seen[:, :, :2] * (lens.focal / np.maximum(seen[:, :, 2:], NEAR)) + lens.centre
         fixed = np.rint(pixels * 16).clip(-30000, 30000).astype(np.int32)
         fixed[seen[:, :, 2].min(axis=1) <= NEAR] = -30000  # partly behind the camera: leave it out
         return np.asarray(fixed)
@@ -379,14 +353,23 @@ class Renderer:
             )
             ids[area][solid] = len(seen)
 
+    @functools.cached_property
+    def streaks(self) -> Image:
+        """Rain on twice the frame's size, the same every frame's size further."""
+        rng, size = stream(*self.address, "rain"), self.size
+        starts = rng.integers(0, size, size=(size // 3, 1, 2))
+        fall = np.array([[0, 0], [1, max(3, size // 16)]])
+        once = np.zeros((2 * size, 2 * size), np.uint8)
+        cv2.polylines(once, list((starts + fall).astype(np.int32)), False, 34)
+        once[:size, :size] = np.maximum(once[:size, :size], once[size:, :size])  # what falls out comes in again
+        once[:size, :size] = np.maximum(once[:size, :size], once[:size, size:])
+        return np.asarray(cv2.cvtColor(np.tile(once[:size, :size], (2, 2)), cv2.COLOR_GRAY2RGBA), np.uint8)
+
     def _rain(self, canvas: Image, time: float) -> None:
-        rng = stream(*self.address, "rain", round(time * 1000))
-        count = self.size // 3
-        starts = rng.integers(0, self.size, size=(count, 1, 2))
-        fall = np.array([[0, 0], [1, max(3, self.size // 16)]])
-        streaks = np.zeros(canvas.shape[:2], np.uint8)
-        cv2.polylines(streaks, list((starts + fall).astype(np.int32)), False, 34)
-        cv2.add(canvas, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGBA), dst=canvas)
+        """Drops are too fast to be followed from frame to frame: each shows the streaks somewhere else."""
+        moment = round(time * 1000)
+        x, y = moment * 7919 % self.size, moment * 104729 % self.size
+        cv2.add(canvas, self.streaks[y : y + self.size, x : x + self.size], canvas)
 
 
 def _kind_name(model: str) -> str:

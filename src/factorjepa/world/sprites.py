@@ -67,7 +67,7 @@ def view_bins(
     """
     level = np.minimum(np.searchsorted(_LEVELS, height_px), len(_LEVELS) - 1)
     coarse = np.where(level <= 2, 2, 1)
-    coarser = np.where(slim & (level == 0), 4, coarse)
+    coarser = np.where(slim & (level <= 1), 4, coarse)
     a = np.rint(azimuth / (2 * math.pi) * AZIMUTHS / coarser).astype(np.intp) * coarser % AZIMUTHS
     e = np.rint(elevation / _ELEVATION_STEP / coarse).astype(np.intp) * coarse
     d = np.searchsorted(_DISTANCES, distance / 1.15)

@@ -17,6 +17,7 @@ Image = NDArray[np.uint8]
 Colour = tuple[float, ...]
 GROUND_SCALE = 8.0  # texture pixels per metre of ground
 WALL_SCALE = 12.0  # and of wall
+_GOODS = 10  # on display in a shop
 
 
 @dataclass(frozen=True)
@@ -253,19 +254,25 @@ def _shops(
         if rng.random() < 0.2:
             inside = (128, 130, 132)  # shutter down
         cv2.rectangle(image, (x0, top + round(0.9 * scale)), (x1, height - 1), inside, -1)
-        for _ in range(10):  # goods on display
-            gx, gy = int(rng.integers(x0, max(x0 + 1, x1 - 6))), int(rng.integers(top + round(1.1 * scale), height - 4))
-            colour = rng.integers(50, 230, size=3).tolist()
-            cv2.rectangle(
-                image, (gx, gy), (min(x1, gx + int(rng.integers(3, 9))), gy + int(rng.integers(3, 8))), colour, -1
-            )
+        goods = zip(
+            rng.integers(x0, max(x0 + 1, x1 - 6), size=_GOODS).tolist(),
+            rng.integers(top + round(1.1 * scale), height - 4, size=_GOODS).tolist(),
+            rng.integers(3, (9, 8), size=(_GOODS, 2)).tolist(),
+            rng.integers(50, 230, size=(_GOODS, 3)).tolist(),
+            strict=True,
+        )
+        for gx, gy, (wide, high), colour in goods:
+            cv2.rectangle(image, (gx, gy), (min(x1, gx + wide), gy + high), colour, -1)
         cv2.rectangle(image, (x0 - 2, top), (x1 + 2, top + round(0.75 * scale)), sign, -1)
         ink = (245, 240, 225) if sum(sign) < 420 else (60, 30, 30)
         x = x0 + 4
-        while x < x1 - 6:
-            stroke = int(rng.integers(2, 6))
+        for stroke, gap in rng.integers(
+            2, (6, 5), size=(max(0, x1 - x0) // 4, 2)
+        ).tolist():  # more than there is room for
+            if x >= x1 - 6:
+                break
             cv2.rectangle(image, (x, top + 4), (x + stroke, top + round(0.75 * scale) - 4), ink, -1)
-            x += stroke + int(rng.integers(2, 5))
+            x += stroke + gap
         awning = accents[int(rng.integers(len(accents)))]
         for stripe in range(x0, x1, 8):
             colour = awning if (stripe // 8) % 2 else (232, 228, 220)

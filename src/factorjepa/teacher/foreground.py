@@ -30,9 +30,9 @@ from ..pixels import Frames, resize_to_cover
 from .regions import Floats
 
 CUES = ("rarity", "enclosure", "affinity", "motion")
-_WEIGHTS = np.array([0.48, 0.38, 0.60, 0.54], np.float32)  # of the standardised cues
+WEIGHTS = (0.48, 0.38, 0.60, 0.54)  # of the standardised cues
+RETOLD = 0.5  # weight of what the features say about the sum
 _LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
-_RETOLD = 0.5  # weight of what the features say about the sum
 
 _BINS = (16, 20, 20)  # of L, a and b
 _BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
@@ -65,9 +65,16 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
     usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
     cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
-    seen = _standard((cues * _WEIGHTS).sum(axis=-1), known)
-    retold = _standard(_enlarged(_retold(seen, features, known), side), known)
-    return Foreground(lab, _standard(seen + _RETOLD * retold, known), cues, residual)
+    return Foreground(lab, combined(cues, features, known), cues, residual)
+
+
+def combined(
+    cues: Floats, features: Floats, known: int, weights: tuple[float, ...] = WEIGHTS, retold: float = RETOLD
+) -> Floats:
+    """The evidence `[T, S, S]` of standardised cues `[T, S, S, 4]`, of which the first `known` frames are context."""
+    seen = _standard((cues * np.array(weights, np.float32)).sum(axis=-1), known)
+    again = _standard(_enlarged(_retold(seen, features, known), cues.shape[1]), known)
+    return _standard(seen + np.float32(retold) * again, known)
 
 
 def _rarity(lab: Floats, known: int) -> Floats:

@@ -88,12 +88,19 @@ class Sample:
 
 
 def jobs(cities: tuple[str, ...], seeds: int, nano: bool) -> list[Job]:
-    """One window of every city and seed; three in four are dense."""
-    made = []
-    for k, (seed, source) in enumerate(itertools.product(range(seeds), range(len(cities)))):
-        preset = "sparse" if seed % 4 == 3 else "dense"
-        made.append(Job(cities, preset, 1000 + seed, source, 256 if k % 2 else 128, nano and k // 2 % 2 == 1, k % 3 > 0))
-    return made
+    """One window of every city and seed, most of them dense; every city comes in every kind."""
+    return [
+        Job(
+            cities,
+            preset="sparse" if seed % 4 == 3 else "dense",
+            seed=1000 + seed,
+            source=source,
+            size=256 if (seed + source) % 2 else 128,
+            nano=nano and (seed // 2 + source) % 2 == 1,
+            varied=(2 * seed + source) % 3 > 0,
+        )
+        for seed, source in itertools.product(range(seeds), range(len(cities)))
+    ]
 
 
 @functools.lru_cache(maxsize=2)
@@ -169,10 +176,8 @@ def cue_weights(samples: Sequence[Sample]) -> tuple[float, ...]:
 
 def pixel_precision(sample: Sample, weights: tuple[float, ...]) -> list[float]:
     """Average precision of the evidence as a sign of agents, for each weight of what is retold."""
-    return [
-        average_precision(combined(sample.seen.cues, sample.features, SETTINGS.context, weights, retold), sample.agents > 0)
-        for retold in RETOLD
-    ]
+    evidence = functools.partial(combined, sample.seen.cues, sample.features, SETTINGS.context, weights)
+    return [average_precision(evidence(retold), sample.agents > 0) for retold in RETOLD]
 
 
 def average_precision(score: Floats, true: NDArray[np.bool_]) -> float:
@@ -322,7 +327,7 @@ def windows(pool: Pool, cities: tuple[str, ...], seeds: int, nano: bool) -> list
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=8, help="windows of each city, twice as many of the choosing ones")
+    parser.add_argument("--seeds", type=int, default=6, help="windows of each city, twice as many of the choosing ones")
     options = parser.parse_args()
     nano = packaged_weights("nano") is not None
     with multiprocessing.get_context("spawn").Pool(options.workers, initializer=begin) as pool:

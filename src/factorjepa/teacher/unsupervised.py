@@ -7,10 +7,10 @@ comes apart where its parts are likelier than their union.
 A stopped agent is found by what it looks like. So is a parked vehicle that looks like the moving ones: from a few
 seconds of video nothing tells the two apart.
 
-The weights below were fitted once, by logistic regression on simulated training cities and two annotated videos; they
-are the same for all data, and no label is seen when they are used. The offset puts the best F1 there at a confidence of
-0.55, the paper's threshold. A confidence is thus a rank with a sensible operating point, not a probability: in a crowd
-seen from a moving camera, far fewer than 55 of 100 such regions are agents.
+The constants below, and the weights of the cues, are fitted to simulated ground truth alone, by
+`benchmarks/fit_regions.py`; they are the same for all data, and no label is seen when they are used. The offset puts
+the best F1 of simulated cities that taught nothing at a confidence of 0.55, the paper's threshold. A confidence is thus
+a rank with a sensible operating point, not a probability: far fewer than 55 of 100 such regions are agents.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _UNLIKELY = 0.05  # confidence below which a part is not proposed
 
 # Of each measure: its usual value and spread over parts, and the weight of the standardised measure.
 MEASURES = {
-    "evidence": (0.57, 0.80, 0.28),
-    "evidence over surroundings": (0.02, 0.34, 0.28),
-    "colour unlike surroundings": (0.47, 0.34, 0.62),
-    "motion over surroundings": (0.00, 0.22, 0.32),
-    "size": (-5.75, 1.08, 0.18),
-    "upright": (0.47, 0.71, 0.48),
-    "fills its box": (0.60, 0.18, 0.24),
-    "bottom": (0.49, 0.24, 1.25),
-    "along the border": (0.23, 0.55, 0.08),
+    "evidence": (0.21, 0.98, 0.45),
+    "evidence over surroundings": (0.00, 0.43, 0.36),
+    "colour unlike surroundings": (0.75, 0.76, 0.47),
+    "motion over surroundings": (0.01, 0.23, 0.25),
+    "size": (-5.82, 1.05, 0.57),
+    "upright": (0.60, 0.59, -0.32),
+    "fills its box": (0.57, 0.16, 0.70),
+    "bottom": (0.55, 0.27, 0.31),
+    "along the border": (0.23, 0.54, 0.07),
 }
 # Of two standardised measures' product. The last is perspective: what stands lower in the picture is nearer and larger.
 PRODUCTS = {
-    ("size", "size"): -0.29,
-    ("upright", "upright"): -0.34,
-    ("bottom", "bottom"): -1.52,
-    ("size", "bottom"): 1.43,
+    ("size", "size"): -0.04,
+    ("upright", "upright"): -0.27,
+    ("bottom", "bottom"): -0.51,
+    ("size", "bottom"): 0.35,
 }
-OFFSET = -2.03
+OFFSET = -3.30
 EXTREME = 3.0  # spreads from the usual beyond which a measure says no more
 
 
@@ -60,9 +60,9 @@ EXTREME = 3.0  # spreads from the usual beyond which a measure says no more
 class Likeness:
     """What two pixels' distance is made of where parts are joined; evidence is in its own units."""
 
-    colour: float = 25.0  # Lab units of one unit of likeness
-    across: float = 14.0  # one side of the picture in units of likeness: agents are upright, and beside one another
-    down: float = 4.0
+    colour: float = 15.0  # Lab units of one unit of likeness
+    across: float = 20.0  # one side of the picture in units of likeness: agents are upright, and beside one another
+    down: float = 6.0
     own_motion: float = 0.5  # a flow that is certainly not the camera's
 
 

@@ -30,16 +30,16 @@ from ..pixels import Frames, resize_to_cover
 from .regions import Floats
 
 CUES = ("rarity", "enclosure", "affinity", "motion")
-# Of the standardised cues, by logistic regression against the agents' pixels of simulated clips.
-_WEIGHTS = np.array([0.48, 0.38, 0.60, 0.54], np.float32)
+# Fitted by benchmarks/fit_regions.py
+WEIGHTS = (0.67, 0.29, 0.29, 0.62)  # of the standardised cues
+RETOLD = 0.25  # weight of what the features say about the sum
 _LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
-_RETOLD = 0.5  # weight of what the features say about the sum
 
 _BINS = (16, 20, 20)  # of L, a and b
 _BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
 _BORDER_CELLS = 500  # at most, of all context frames together
 _NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
-_REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
+REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
 _STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
 _LOST = 20.0  # grey levels by which a frame differs from its neighbour in most places, flow undone: a cut
 
@@ -66,9 +66,16 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
     usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
     cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
-    seen = _standard((cues * _WEIGHTS).sum(axis=-1), known)
-    retold = _standard(_enlarged(_retold(seen, features, known), side), known)
-    return Foreground(lab, _standard(seen + _RETOLD * retold, known), cues, residual)
+    return Foreground(lab, combined(cues, features, known), cues, residual)
+
+
+def combined(
+    cues: Floats, features: Floats, known: int, weights: tuple[float, ...] = WEIGHTS, retold: float = RETOLD
+) -> Floats:
+    """The evidence `[T, S, S]` of standardised cues `[T, S, S, 4]`, of which the first `known` frames are context."""
+    seen = _standard((cues * np.array(weights, np.float32)).sum(axis=-1), known)
+    again = _standard(_enlarged(_retold(seen, features, known), cues.shape[1]), known)
+    return _standard(seen + np.float32(retold) * again, known)
 
 
 def _rarity(lab: Floats, known: int) -> Floats:
@@ -122,7 +129,7 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
     """Log of the unexplained share of each pixel's flow, `[T, S, S]`, and the unexplained flow, `[T, S, S, 2]`."""
     count, side = shown.shape[:2]
     grey = [np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)) for frame in shown]
-    unit = np.float32(_REFERENCE / side)
+    unit = np.float32(REFERENCE / side)
     share = np.zeros((count, side, side), np.float32)
     residual = np.zeros((count, side, side, 2), np.float32)
     measured = np.zeros(count, dtype=bool)
@@ -176,7 +183,7 @@ def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -
     seen = flow.reshape(-1, 2)[picked].astype(np.float64)
     place = (few[:, 1:3] + 1) / 2
     expected = (place @ motion[:2, :2].T + motion[:2, 2] - place) * side
-    least = 0.3 * side / _REFERENCE
+    least = 0.3 * side / REFERENCE
     error = np.hypot(*(seen - expected).T)
     for _ in range(6):
         trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0

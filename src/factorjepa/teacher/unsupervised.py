@@ -7,10 +7,10 @@ comes apart where its parts are likelier than their union.
 A stopped agent is found by what it looks like. So is a parked vehicle that looks like the moving ones: from a few
 seconds of video nothing tells the two apart.
 
-No label is seen at run time, but the numbers below do come from labels: logistic regression on simulated clips and on
-MOT17-02 and MOT17-05, the best of several forms by F1 on those. They are the same for all data. The offset puts the
-best F1 there at a confidence of 0.55, the paper's threshold. A confidence is thus a rank with a sensible operating
-point, not a probability: in a crowd seen from a moving camera, far fewer than 55 of 100 such regions are agents.
+The constants below, and the weights of the cues, are fitted to simulated ground truth alone, by
+`benchmarks/fit_regions.py`; they are the same for all data, and no label is seen when they are used. The offset puts
+the best F1 of simulated cities that taught nothing at a confidence of 0.55, the paper's threshold. A confidence is thus
+a rank with a sensible operating point, not a probability: far fewer than 55 of 100 such regions are agents.
 """
 
 from __future__ import annotations
@@ -29,34 +29,44 @@ from .settings import RegionSettings
 
 Doubles = NDArray[np.float64]
 
-_COLOUR = 1 / 25  # Lab units to units of likeness
-_ACROSS, _DOWN = 14.0, 4.0  # one side of the picture in those units: agents are upright, and beside one another
-_OWN_MOTION = 0.5  # a flow that is certainly not the camera's, in those units
-_CERTAIN = 3.0  # reference pixels per frame of such a flow
+_CERTAIN = 3.0  # reference pixels per frame of a flow that is certainly not the camera's
 _LARGEST = 0.25  # share of the picture: more is scene
 _UNLIKELY = 0.05  # confidence below which a part is not proposed
 
 # Of each measure: its usual value and spread over parts, and the weight of the standardised measure.
-_MEASURES = {
-    "evidence": (0.57, 0.80, 0.28),
-    "evidence over surroundings": (0.02, 0.34, 0.28),
-    "colour unlike surroundings": (0.47, 0.34, 0.62),
-    "motion over surroundings": (0.00, 0.22, 0.32),
-    "size": (-5.75, 1.08, 0.18),
-    "upright": (0.47, 0.71, 0.48),
-    "fills its box": (0.60, 0.18, 0.24),
-    "bottom": (0.49, 0.24, 1.25),
-    "along the border": (0.23, 0.55, 0.08),
+MEASURES = {
+    "evidence": (0.21, 0.98, 0.45),
+    "evidence over surroundings": (0.00, 0.43, 0.36),
+    "colour unlike surroundings": (0.75, 0.76, 0.47),
+    "motion over surroundings": (0.01, 0.23, 0.25),
+    "size": (-5.82, 1.05, 0.57),
+    "upright": (0.60, 0.59, -0.32),
+    "fills its box": (0.57, 0.16, 0.70),
+    "bottom": (0.55, 0.27, 0.31),
+    "along the border": (0.23, 0.54, 0.07),
 }
 # Of two standardised measures' product. The last is perspective: what stands lower in the picture is nearer and larger.
-_PRODUCTS = {
-    ("size", "size"): -0.29,
-    ("upright", "upright"): -0.34,
-    ("bottom", "bottom"): -1.52,
-    ("size", "bottom"): 1.43,
+PRODUCTS = {
+    ("size", "size"): -0.04,
+    ("upright", "upright"): -0.27,
+    ("bottom", "bottom"): -0.51,
+    ("size", "bottom"): 0.35,
 }
-_OFFSET = -2.03
-_EXTREME = 3.0  # spreads from the usual beyond which a measure says no more
+OFFSET = -3.30
+EXTREME = 3.0  # spreads from the usual beyond which a measure says no more
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What two pixels' distance is made of where parts are joined; evidence is in its own units."""
+
+    colour: float = 15.0  # Lab units of one unit of likeness
+    across: float = 20.0  # one side of the picture in units of likeness: agents are upright, and beside one another
+    down: float = 6.0
+    own_motion: float = 0.5  # a flow that is certainly not the camera's
+
+
+LIKENESS = Likeness()
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ class Parts:
 
     tree: Hierarchy
     nodes: NDArray[np.int64]  # [N]
+    measures: dict[str, Doubles]  # [N] each
     log_odds: Doubles  # [N]
 
 
@@ -90,15 +101,15 @@ class UnsupervisedProposals:
         ]
 
 
-def measured(seen: Foreground, t: int, min_area: float) -> Parts:
+def measured(seen: Foreground, t: int, min_area: float, likeness: Likeness = LIKENESS) -> Parts:
     """The parts of frame t that are neither too small nor too large, and how likely they are agents."""
     side = seen.evidence.shape[1]
     line = (np.arange(side, dtype=np.float32) + 0.5) / side
     y, x = np.meshgrid(line, line, indexing="ij")
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
-    lab = seen.lab[t] * np.float32(_COLOUR)
-    own = np.tanh(seen.residual[t] / np.float32(_CERTAIN)) * np.float32(_OWN_MOTION)
-    place = np.stack([x * np.float32(_ACROSS), y * np.float32(_DOWN)], axis=-1)
+    lab = seen.lab[t] / np.float32(likeness.colour)
+    own = np.tanh(seen.residual[t] / np.float32(_CERTAIN)) * np.float32(likeness.own_motion)
+    place = np.stack([x * np.float32(likeness.across), y * np.float32(likeness.down)], axis=-1)
     rim = np.ones((side, side, 1), np.float32)
     rim[1:-1, 1:-1] = 0
     columns = np.concatenate([evidence, lab, motion, rim], axis=-1)
@@ -120,19 +131,19 @@ def measured(seen: Foreground, t: int, min_area: float) -> Parts:
         "bottom": box[:, 3] / side,
         "along the border": tree.sums[nodes, 5] / np.sqrt(area),
     }
-    return Parts(tree, nodes, log_odds(measures))
+    return Parts(tree, nodes, measures, log_odds(measures))
 
 
 def log_odds(measures: dict[str, Doubles]) -> Doubles:
     """Of each part being an agent, `[N]`."""
     standard = {
-        name: ((measures[name] - usual) / spread).clip(-_EXTREME, _EXTREME)
-        for name, (usual, spread, _) in _MEASURES.items()
+        name: ((measures[name] - usual) / spread).clip(-EXTREME, EXTREME)
+        for name, (usual, spread, _) in MEASURES.items()
     }
-    odds = np.full_like(standard["evidence"], _OFFSET)
-    for name, (_, _, weight) in _MEASURES.items():
+    odds = np.full_like(standard["evidence"], OFFSET)
+    for name, (_, _, weight) in MEASURES.items():
         odds += weight * standard[name]
-    for (one, other), weight in _PRODUCTS.items():
+    for (one, other), weight in PRODUCTS.items():
         odds += weight * standard[one] * standard[other]
     return odds
 

@@ -288,19 +288,11 @@ def with_best_offset(scoring: Scoring, frames: Sequence[Judged]) -> Scoring:
     return dataclasses.replace(scoring, offset=round(float(scoring.offset - best + np.log(sure / (1 - sure))), 2))
 
 
-def shipped() -> Scoring:
-    """What the library weighs by now."""
-    from factorjepa.teacher.unsupervised import OFFSET
-
-    usual, spread, weight = np.array(list(MEASURES.values())).T
-    return Scoring(usual, spread, np.array([*weight, *PRODUCTS.values()]), OFFSET)
-
-
-def report(title: str, scoring: Scoring, groups: dict[str, Sequence[Judged]]) -> None:
+def report(scoring: Scoring, groups: dict[str, list[Judged]]) -> None:
     sure = SETTINGS.regions.min_confidence
     for name, frames in groups.items():
         (one,) = rates(frames, scoring, np.array([np.log(sure / (1 - sure))]))
-        print(f"{title}, {name}: precision {one.precision:.3f}, recall {one.recall:.3f}, F1 {one.f1:.3f}")
+        print(f"{name}: precision {one.precision:.3f}, recall {one.recall:.3f}, F1 {one.f1:.3f}")
 
 
 def printed(scoring: Scoring) -> Iterator[str]:
@@ -358,8 +350,7 @@ def main() -> None:
         frames = {name: list(itertools.chain(*pool.map(job, samples))) for name, samples in groups.items()}
     scoring = with_best_offset(fitted(frames["teaching"]), frames["choosing"])
     print("\n".join(printed(scoring)))
-    report("fitted", scoring, frames)
-    report("as shipped", shipped(), frames)
+    report(scoring, frames)
 
 
 if __name__ == "__main__":

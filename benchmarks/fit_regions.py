@@ -144,7 +144,7 @@ def weathered(frames: Frames, rng: np.random.Generator) -> Frames:
     gamma, gain, noise = np.exp(rng.uniform(-0.4, 0.4)), rng.uniform(0.7, 1.2), rng.uniform(0, 6)
     blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), focus) for frame in frames]).astype(np.float32)
     lit = 255 * gain * (blurred / 255) ** gamma
-    return (lit + noise * rng.normal(size=lit.shape)).clip(0, 255).astype(np.uint8)
+    return np.asarray((lit + noise * rng.normal(size=lit.shape)).clip(0, 255), dtype=np.uint8)
 
 
 def logistic(inputs: Doubles, labels: NDArray[np.bool_]) -> tuple[Doubles, float]:

@@ -82,7 +82,7 @@ class Parts:
 class UnsupervisedProposals:
     """`Proposals` from feature affinity, motion and what persists over the window."""
 
-    name = "unsupervised v1"
+    name = "unsupervised v2"
 
     def __init__(self, settings: RegionSettings) -> None:
         self._settings = settings

@@ -144,7 +144,7 @@ def weathered(frames: Frames, rng: np.random.Generator) -> Frames:
     gamma, gain, noise = np.exp(rng.uniform(-0.4, 0.4)), rng.uniform(0.7, 1.2), rng.uniform(0, 6)
     blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), focus) for frame in frames]).astype(np.float32)
     lit = 255 * gain * (blurred / 255) ** gamma
-    return (lit + noise * rng.normal(size=lit.shape)).clip(0, 255).astype(np.uint8)
+    return np.asarray((lit + noise * rng.normal(size=lit.shape)).clip(0, 255), dtype=np.uint8)
 
 
 def logistic(inputs: Doubles, labels: NDArray[np.bool_]) -> tuple[Doubles, float]:
@@ -288,19 +288,11 @@ def with_best_offset(scoring: Scoring, frames: Sequence[Judged]) -> Scoring:
     return dataclasses.replace(scoring, offset=round(float(scoring.offset - best + np.log(sure / (1 - sure))), 2))
 
 
-def shipped() -> Scoring:
-    """What the library weighs by now."""
-    from factorjepa.teacher.unsupervised import OFFSET
-
-    usual, spread, weight = np.array(list(MEASURES.values())).T
-    return Scoring(usual, spread, np.array([*weight, *PRODUCTS.values()]), OFFSET)
-
-
-def report(title: str, scoring: Scoring, groups: dict[str, Sequence[Judged]]) -> None:
+def report(scoring: Scoring, groups: dict[str, list[Judged]]) -> None:
     sure = SETTINGS.regions.min_confidence
     for name, frames in groups.items():
         (one,) = rates(frames, scoring, np.array([np.log(sure / (1 - sure))]))
-        print(f"{title}, {name}: precision {one.precision:.3f}, recall {one.recall:.3f}, F1 {one.f1:.3f}")
+        print(f"{name}: precision {one.precision:.3f}, recall {one.recall:.3f}, F1 {one.f1:.3f}")
 
 
 def printed(scoring: Scoring) -> Iterator[str]:
@@ -358,8 +350,7 @@ def main() -> None:
         frames = {name: list(itertools.chain(*pool.map(job, samples))) for name, samples in groups.items()}
     scoring = with_best_offset(fitted(frames["teaching"]), frames["choosing"])
     print("\n".join(printed(scoring)))
-    report("fitted", scoring, frames)
-    report("as shipped", shipped(), frames)
+    report(scoring, frames)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ _BINS = (16, 20, 20)  # of L, a and b
 _BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
 _BORDER_CELLS = 500  # at most, of all context frames together
 _NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
-REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
+_REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
 _STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
 _LOST = 20.0  # grey levels by which a frame differs from its neighbour in most places, flow undone: a cut
 
@@ -129,7 +129,7 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
     """Log of the unexplained share of each pixel's flow, `[T, S, S]`, and the unexplained flow, `[T, S, S, 2]`."""
     count, side = shown.shape[:2]
     grey = [np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)) for frame in shown]
-    unit = np.float32(REFERENCE / side)
+    unit = np.float32(_REFERENCE / side)
     share = np.zeros((count, side, side), np.float32)
     residual = np.zeros((count, side, side, 2), np.float32)
     measured = np.zeros(count, dtype=bool)
@@ -183,7 +183,7 @@ def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -
     seen = flow.reshape(-1, 2)[picked].astype(np.float64)
     place = (few[:, 1:3] + 1) / 2
     expected = (place @ motion[:2, :2].T + motion[:2, 2] - place) * side
-    least = 0.3 * side / REFERENCE
+    least = 0.3 * side / _REFERENCE
     error = np.hypot(*(seen - expected).T)
     for _ in range(6):
         trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0

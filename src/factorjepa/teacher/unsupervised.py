@@ -2,7 +2,7 @@
 
 `foreground` says where agents may be, `hierarchy` gives every frame's parts at every scale. Here each part is measured,
 the measures are weighed into one log-odds, and of parts that contain one another the likeliest is kept, so that a crowd
-comes apart where its parts are likelier than their union.
+comes apart where its parts are likelier than their union. Two agents that touch may stay one region.
 
 A stopped agent is found by what it looks like. So is a parked vehicle that looks like the moving ones: from a few
 seconds of video nothing tells the two apart.
@@ -82,7 +82,7 @@ class Parts:
 class UnsupervisedProposals:
     """`Proposals` from feature affinity, motion and what persists over the window."""
 
-    name = "unsupervised v1"
+    name = "unsupervised v2"
 
     def __init__(self, settings: RegionSettings) -> None:
         self._settings = settings

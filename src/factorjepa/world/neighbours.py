@@ -77,22 +77,28 @@ class Everyone:
     """
 
     def __init__(self, crowd: Crowd, world: Ints, reacts: Bools) -> None:
-        rows, sizes = np.flatnonzero(reacts), np.bincount(world)
-        first, counts = (np.cumsum(sizes) - sizes)[world[rows]], sizes[world[rows]]
         self.crowd = crowd
-        self.who = np.repeat(rows, counts)
-        self.whom = np.arange(self.who.size) + np.repeat(first - np.cumsum(counts) + counts, counts)
-        self.others = self.who != self.whom
+        ends = np.cumsum(np.bincount(world)).tolist()
+        self.worlds = [
+            (slice(first, end), first + np.flatnonzero(reacts[first:end]))
+            for first, end in zip([0, *ends[:-1]], ends, strict=True)
+        ]
 
     def within(self, state: State, ground: Ground, steps: int) -> Pairs:
         """The pairs of which the first may notice the second now or before `steps` steps are over."""
         way = (steps - 1) * DT * self.crowd.manner.top_speed
-        place = np.array([state.x, state.y, self.crowd.look + way, self.crowd.bulk + way])
-        one, other = place[:3].take(self.who, axis=1), place.take(self.whom, axis=1)
-        dx, dy = _apart(one, other, ground)
-        reach = one[2] + other[3]
-        near = np.flatnonzero((dx * dx + dy * dy < reach * reach) & self.others)
-        return Pairs.of(self.crowd, self.who.take(near), self.whom.take(near))
+        look, bulk = self.crowd.look + way, self.crowd.bulk + way
+        who, whom = [], []
+        for part, rows in self.worlds:
+            dx = wrap(state.x[part] - state.x[rows, None], ground.extent[0])
+            dy = wrap(state.y[part] - state.y[rows, None], ground.extent[1])
+            reach = look[rows, None] + bulk[part]
+            near = dx * dx + dy * dy < reach * reach
+            near[np.arange(rows.size), rows - part.start] = False
+            one, other = np.nonzero(near)
+            who.append(rows[one])
+            whom.append(other + part.start)
+        return Pairs.of(self.crowd, np.concatenate(who), np.concatenate(whom))
 
 
 def _apart(one: Floats, other: Floats, ground: Ground) -> Floats:

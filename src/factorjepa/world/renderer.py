@@ -77,10 +77,9 @@ class _Bodies:
     laps: NDArray[np.int64]
     points: Floats
     depth: Floats
-    looks: list[Sprite | list[Face]]  # the picture, or the faces of one so close that perspective inside it shows
+    looks: list[Sprite | list[Face]]  # as lit; or the faces of one so close that perspective inside it shows
     affine: Floats  # [K, 2, 3] from its box in the frame to the picture
     boxes: NDArray[np.intp]  # [K, 4] left, top, right and bottom of the picture in the frame
-    fog: NDArray[np.intp]  # step
     outside: NDArray[np.bool_]  # beyond the house fronts, on the crossing street
     shadow: NDArray[np.int32]  # [K, 8, 2] outlines
     casts: NDArray[np.bool_]  # a shadow that can be seen
@@ -121,6 +120,7 @@ class Renderer:
         self.spans = np.maximum(2.0 * population.crowd.half_length, 2.0)
         self.slim = 2.0 * population.crowd.half_length < 1.3 * self.heights
         self.mixes = [_mix_matrix(self.tint, step / _FOG_STEPS, light.air) for step in range(_FOG_STEPS + 1)]
+        self.tinted: dict[tuple[int, int], tuple[Sprite, Sprite]] = {}
         self.always_mixed = min(self.tint) < 0.95
         self.walks = np.array(
             [(bool(m) and m in KINDS and not KINDS[m].wheels) or m == "sari_pedestrian" for m in self.models]
@@ -215,11 +215,12 @@ class Renderer:
         for k, faces in enumerate(close_ups(wearing, self.population.stature[row[close]], stands.take(close), lens)):
             looks[close[k]] = faces
         pictures = pictures_of(self.styles, row[away], view_codes(bins, phases)[away])
-        for k, picture in zip(away.tolist(), pictures, strict=True):
-            looks[k] = picture
+        fog = self.backdrop.fog(depth.take(which[away]))
+        airs = np.where(fog < _UNSEEN_FOG, 0, np.rint(fog * _FOG_STEPS)).astype(np.intp).tolist()
+        for k, picture, air in zip(away.tolist(), pictures, airs, strict=True):
+            looks[k] = self._tinted(picture, air) if air or self.always_mixed else picture
         zoom = scale.take(which) * self.population.stature[row]
         affine, boxes = self._places(pictures, away, pixels.reshape(-1, 2).take(which, axis=0), zoom)
-        fog = self.backdrop.fog(depth.take(which))
         shadow = self._shadow_outlines(stands, row, lens)
         columns = {
             "rows": row,
@@ -229,7 +230,6 @@ class Renderer:
             "looks": looks,
             "affine": affine,
             "boxes": boxes,
-            "fog": np.where(fog < _UNSEEN_FOG, 0, np.rint(fog * _FOG_STEPS)).astype(np.intp),
             "outside": np.abs(place[:, 1]) > street.half_way + 0.3,
             "shadow": shadow,
             "casts": (tall_px > 2 * _SMALLEST * size) & (shadow[:, 0, 0] > -30000),
@@ -237,6 +237,15 @@ class Renderer:
         ends = np.searchsorted(frame, np.arange(len(times) + 1)).tolist()
         for k, pose in enumerate(poses):
             yield _Bodies(pose=pose, **{name: column[ends[k] : ends[k + 1]] for name, column in columns.items()})
+
+    def _tinted(self, picture: Sprite, air: int) -> Sprite:
+        """A picture in the scene's light, behind this step of air; three in four are asked for again within a clip."""
+        key = (id(picture), air)
+        known = self.tinted.get(key)
+        if known is None:
+            pixels = np.asarray(cv2.transform(picture.pixels, self.mixes[air]), np.uint8)
+            known = self.tinted[key] = (Sprite(pixels, picture.frame), picture)  # with its picture, or the id may recur
+        return known[0]
 
     def _places(
         self, pictures: list[Sprite], away: NDArray[np.intp], pixels: Floats, scale: Floats
@@ -287,10 +296,9 @@ class Renderer:
         self, canvas: Image, bodies: _Bodies, back: Backview, ids: NDArray[np.uint16] | None, seen: list[Seen]
     ) -> None:
         """Lay bodies over the RGBA canvas from far to near; with `ids`, note who covers which pixel."""
-        mixes, always_mixed = self.mixes, self.always_mixed
-        each = zip(bodies.looks, bodies.affine, bodies.boxes.tolist(), bodies.fog.tolist(), strict=True)
+        each = zip(bodies.looks, bodies.affine, bodies.boxes.tolist(), strict=True)
         outside = bodies.outside.tolist() if bodies.outside.any() else None
-        for k, (look, affine, (x0, y0, x1, y1), fog) in enumerate(each):
+        for k, (look, affine, (x0, y0, x1, y1)) in enumerate(each):
             if isinstance(look, list):
                 self._blend_near(canvas, bodies, k, look, back, ids, seen)
                 continue
@@ -299,8 +307,6 @@ class Renderer:
             patch = cv2.warpAffine(
                 look.pixels, affine, (x1 - x0, y1 - y0), None, _SAMPLING, cv2.BORDER_CONSTANT, _CLEAR
             )
-            if fog or always_mixed:
-                patch = cv2.transform(patch, mixes[fog])
             through = cv2.extractChannel(patch, 3)
             whole = through < 128 if ids is not None else None
             if outside and outside[k]:  # on the crossing street: the corner houses may stand before it

@@ -291,16 +291,18 @@ def test_demo_ends_with_what_it_made_and_what_to_try_next(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small(folder: Path, overrides: list[str], **options: Any) -> None:
-        data.simulate(folder, [*overrides, *SMALL], **options | {"workers": 1})
+        data.simulate(folder, [*overrides, "size=32", "seconds=[6,6]"], **options | {"workers": 1})
 
     monkeypatch.setattr(look, "simulate", small)
-    ran = command("demo", "--out", tmp_path, "--clips", 10)
+    monkeypatch.setattr(look, "DEMO_METHODS", ("frozen", "factorjepa"))
+    ran = command("demo", "--out", tmp_path, "--clips", 30, "--updates", 1)
     assert ran.returncode == 0, ran.stderr
     made, _, following = ran.stdout.partition("Made:")[2].partition("Next:")
-    assert f"{tmp_path / 'pictures' / 'contact_sheet.png'}: one frame each of 10 clips" in made
+    assert f"{tmp_path / 'pictures' / 'contact_sheet.png'}: one frame each of 24 clips" in made
     assert "overlay.gif: clip " in made
     assert "dense / sparse" in ran.stdout  # the comparison, and not all tables of both
     assert "Splits" not in ran.stdout
+    assert "FactorJEPA" in ran.stdout.partition("Validation, best checkpoint")[2]
     for line in following.strip().splitlines():
         verb = line.split()[1]
         assert line.split()[0] == "factorjepa"

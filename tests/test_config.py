@@ -14,6 +14,7 @@ from pydantic import Field
 from factorjepa.config import Settings, dump, preset_folder, preset_names, preset_path, resolve
 from factorjepa.corpus.simulated import SimulationPlan
 from factorjepa.errors import ConfigError
+from factorjepa.training.settings import TrainSettings
 from factorjepa.world import WorldSettings
 
 ROOT = Path(__file__).parents[1]
@@ -168,13 +169,19 @@ class TestFiles:
 
 class TestPresets:
     def test_all_resolve_and_say_their_regime(self) -> None:
-        assert {"dense", "sparse"} <= set(preset_names())
-        for name in preset_names():
+        assert preset_names(WorldSettings) == ["dense", "sparse"]
+        for name in preset_names(WorldSettings):
             assert resolve(WorldSettings, name).regime == name
 
+    def test_of_training_resolve(self) -> None:
+        assert preset_names(TrainSettings) == ["nano", "vitG_2b", "vitg_1b"]
+        for name in preset_names(TrainSettings):
+            settings = resolve(TrainSettings, name, data="-")
+            assert settings.arch == "nano" or settings.batch * settings.accumulate == 128
+
     def test_every_line_has_a_comment_or_is_one(self) -> None:
-        for name in preset_names():
-            first = preset_path(name).read_text().splitlines()[0]
+        for name in (*preset_names(WorldSettings), *preset_names(TrainSettings)):
+            first = preset_path(name, WorldSettings).read_text().splitlines()[0]
             assert first.startswith("# ")
 
     def test_a_missing_one_names_the_nearest(self) -> None:

@@ -34,7 +34,7 @@ def resolve(
     """Build `model` from a preset (name or YAML path), then `values` that are not None, then dotted overrides."""
     data: dict[str, Any] = {}
     if preset is not None:
-        data = _read_yaml(preset_path(preset))
+        data = _read_yaml(preset_path(preset, model))
     for key, value in values.items():
         if value is not None:
             data[key] = value
@@ -57,8 +57,10 @@ def dump(settings: Settings) -> str:
     return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
 
 
-def preset_names() -> list[str]:
-    return sorted(path.stem for path in preset_folder().glob("*.yaml"))
+def preset_names(model: type[BaseModel]) -> list[str]:
+    """The shipped presets of these settings: those whose every key is one of theirs."""
+    paths = sorted(preset_folder().glob("*.yaml"))
+    return [path.stem for path in paths if _read_yaml(path).keys() <= model.model_fields.keys()]
 
 
 def preset_folder() -> Path:
@@ -67,14 +69,14 @@ def preset_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "configs"
 
 
-def preset_path(preset: str | Path) -> Path:
+def preset_path(preset: str | Path, model: type[BaseModel]) -> Path:
     """A path is taken as it is (it has a suffix or a separator); anything else names a shipped preset."""
     text = str(preset)
     if text.endswith((".yaml", ".yml")) or os.sep in text:
         return Path(text)
     path = preset_folder() / f"{text}.yaml"
     if not path.is_file():
-        names = preset_names()
+        names = preset_names(model)
         raise ConfigError(f"there is no preset {text!r}{_nearest(text, names)}; presets: {', '.join(names)}")
     return path
 

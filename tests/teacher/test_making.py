@@ -170,12 +170,14 @@ class TestRefusals:
         with pytest.raises(TeacherError, match="the corpus has changed"):
             make_packets(fewer, made, TRUTH, workers=1, per_shard=PER_SHARD)
 
-    def test_a_damaged_shard_is_named_and_not_overwritten(self, data: Path, made: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("harm", ["cut", "changed"])
+    def test_a_damaged_shard_is_made_again(self, data: Path, made: Path, tmp_path: Path, harm: str) -> None:
         out = Path(shutil.copytree(made, tmp_path / "out"))
         victim = sorted(out.rglob("audit-*"))[1]
-        victim.write_bytes(victim.read_bytes()[:-7])
-        with pytest.raises(TeacherError, match=f"{victim.name}: is damaged"):
-            make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        whole = victim.read_bytes()
+        victim.write_bytes(whole[:-7] if harm == "cut" else whole[:-40] + b"XXXX" + whole[-36:])
+        make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert victim.read_bytes() == whole
 
     def test_a_folder_of_somebody_else(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "thesis.txt").write_text("years of work")

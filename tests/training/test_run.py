@@ -64,17 +64,25 @@ def test_the_record_is_cut_back_to_where_the_run_goes_on(tmp_path: Path) -> None
 
 
 def test_a_started_run_is_not_started_again(tmp_path: Path) -> None:
-    with begun(tmp_path / "run"):
-        pass
+    with begun(tmp_path / "run") as run:
+        run.save(0, {"a": torch.zeros(1)}, {})
     with pytest.raises(TrainingError, match="--resume"), begun(tmp_path / "run"):
         pass
 
 
+def test_a_run_that_never_reached_a_checkpoint_may_begin_anew(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        run.log({"step": 0, "loss": 1.0})
+    with begun(tmp_path / "run", CONFIG.replace("0.1", "0.2")) as run:
+        assert run.config == CONFIG.replace("0.1", "0.2")
+        assert run.metrics() == []
+
+
 def test_a_run_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
-    with begun(tmp_path / "run"):
-        pass
+    with begun(tmp_path / "run") as run:
+        run.save(0, {"a": torch.zeros(1)}, {})
     other = begun(tmp_path / "run", CONFIG.replace("0.1", "0.2"), resume=True)
-    with pytest.raises(TrainingError, match=r"another configuration.*lr: 0\.2"), other:
+    with pytest.raises(TrainingError, match=r"another configuration: lr: 0\.1; now there is lr: 0\.2"), other:
         pass
 
 

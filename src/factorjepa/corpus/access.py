@@ -33,7 +33,10 @@ class ClipSet(Sequence[Clip]):
                 f"{type(self).__name__} holds {self.split} clips only"
             )
         if not len(manifest):
-            raise CorpusError(f"{store.folder}: has no {self.split} clips that match; see what it holds with inspect")
+            raise CorpusError(
+                f"{store.folder}: has no {self.split} clips that match: see what it holds with inspect. "
+                "Whole source videos (five clips each, if simulated) go to one split: a small corpus may lack some"
+            )
         self._manifest = manifest
         self._store = store
         self._own = {clip.clip_id: clip for clip in manifest}

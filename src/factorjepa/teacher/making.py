@@ -87,14 +87,22 @@ def make_packets(
 
 
 def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Iterator[tuple[Path, list[Clip]]]:
-    """The shards of a split that are not there yet, each with its clips."""
+    """The shards of a split that are not there, or not as they were written, each with its clips."""
     for number, start in enumerate(range(0, len(clips), per_shard)):
         path = shard_folder(out, replication) / f"{clips.split}-{number:05d}.safetensors"
         part = list(clips[start : start + per_shard])
-        if not path.exists():
+        if not path.exists() or _damaged(path):
             yield path, part
         elif Shard(path).clips != [clip.clip_id for clip in part]:
             raise TeacherError(f"{path}: holds other clips than this corpus has there; delete it, or use another --out")
+
+
+def _damaged(path: Path) -> bool:
+    try:
+        Shard(path).verify()
+    except TeacherError:
+        return True
+    return False
 
 
 def _header(settings: TeacherSettings, corpus: Corpus, per_shard: int) -> dict[str, Any]:

@@ -79,7 +79,8 @@ class Shard:
         """Read everything and compare with the checksum taken when it was written."""
         if _checksum(self._columns) != self.about["checksum"]:
             raise TeacherError(
-                f"{self.path}: its bytes have changed since it was written; delete it and run factorjepa targets again"
+                f"{self.path}: its bytes have changed since it was written; run factorjepa targets again to make it "
+                "anew"
             )
 
     def __reduce__(self) -> tuple[type[Shard], tuple[Path]]:

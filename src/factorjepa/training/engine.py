@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+import yaml
 from torch import Tensor
 
 from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
@@ -25,6 +26,7 @@ from ..adaptation.reference import FULL
 from ..adaptation.wise import interpolate
 from ..backbones import Backbone
 from ..backbones.encoder import gather_tokens
+from ..backbones.masks import future_split
 from ..config import dump
 from ..corpus.access import Corpus
 from ..corpus.loader import Batch, EvaluationLoader, Loader
@@ -90,16 +92,17 @@ class Engine:
         self.scales: Scales | None = None
         if self.method.reads_packets:
             cache = PacketCache.open(Path(settings.targets or Path(settings.data) / "targets"))
-            self.packets = cache.packets(training, settings.replication)
+            self.packets = cache.packets(training, settings.replication).verify()
             if self.method.targets == "misaligned":
                 self.elsewhere = cache.packets(training, settings.replication + 1)
             if self.method.reads_states:
-                self.validation_packets = cache.packets(validation, settings.replication)
+                self.validation_packets = cache.packets(validation, settings.replication).verify()
             if self.method.reads_targets:
                 self.scales = target_scales(self.packets)
         self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
         torch.manual_seed(settings.seed)
         backbone = open_backbone(settings.arch, settings.weights, device)
+        self._refuse_misfit(backbone)
         self.method = levelled(backbone.spec, self.method, settings.scope)
         self.learner = self._learner(backbone)
         if self.method.interpolation is not None:
@@ -272,8 +275,22 @@ class Engine:
         learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
         return learner.to(self.device)
 
+    def _refuse_misfit(self, backbone: Backbone) -> None:
+        """What would only show at the first batch: sizes that do not divide, a context without a future."""
+        settings, spec = self.settings, backbone.spec
+        grid = backbone.encoder.grid_of(torch.empty(1, 3, settings.frames, settings.size, settings.size, device="meta"))
+        future_split(grid, settings.context // spec.tubelet)
+        if self.packets is not None and self.packets.settings.targets.grid % grid[1]:
+            raise TrainingError(
+                f"packets have a grid of {self.packets.settings.targets.grid} cells, {settings.size} px give {grid[1]} "
+                f"tokens a side: make packets with targets.grid={grid[1]} or a multiple of it, into another folder"
+            )
+
     def _interpolate(self, base: RunDirectory, share: float) -> None:
         """WiSE-FT: the encoder between the pretrained one and the base run's best, the predictor the base run's."""
+        method = yaml.safe_load(base.config)["method"]
+        if method != FULL.name:
+            raise TrainingError(f"{base.folder}: is a run of {method!r}; WiSE-FT starts from one of {FULL.name!r}")
         self.learner.enter(0)  # the momentum encoder and the reference keep the pretrained weights
         adapted = base.weights(device=self.device)
         pretrained = {name: tensor for name, tensor in self.learner.weights().items() if name.startswith("encoder.")}

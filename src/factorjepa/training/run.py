@@ -41,25 +41,32 @@ class RunDirectory:
     def begin(cls, folder: Path, config: str, environment: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
         """The folder for writing, by one process at a time.
 
-        A folder that holds a run is refused unless `resume`, and then only with the very same configuration.
+        A folder that holds a run is refused unless `resume`, and then only with the very same configuration. A run that
+        never reached its first checkpoint (its settings were refused, say) begins anew.
         """
         run = cls(folder)
-        started = (run.folder / CONFIG).exists()
-        if not started and run.folder.exists() and any(not e.name.startswith(".") for e in run.folder.iterdir()):
-            raise TrainingError(f"{folder}: is not empty and holds no run; choose an empty folder")
-        if started and not resume:
-            raise TrainingError(
-                f"{folder}: already holds a run; add --resume to go on with it, or choose another folder"
-            )
+        run.refuse_taken(resume)
+        started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
                 run._refuse_other(config)
             else:
+                (run.folder / METRICS).unlink(missing_ok=True)
                 write_text(run.folder / ENVIRONMENT, json.dumps(environment, indent=2))
                 write_text(run.folder / CONFIG, config)
             for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
                 shutil.rmtree(left_over)
             yield run
+
+    def refuse_taken(self, resume: bool) -> None:
+        """An error unless a run may begin here. One that never reached its first checkpoint may begin anew."""
+        started = (self.folder / CONFIG).exists()
+        if not started and self.folder.exists() and any(not e.name.startswith(".") for e in self.folder.iterdir()):
+            raise TrainingError(f"{self.folder}: is not empty and holds no run; choose an empty folder")
+        if self.steps() and not resume:
+            raise TrainingError(
+                f"{self.folder}: already holds a run; add --resume to go on with it, or choose another folder"
+            )
 
     @classmethod
     def existing(cls, folder: Path) -> RunDirectory:
@@ -172,14 +179,18 @@ class RunDirectory:
         return step
 
     def _refuse_other(self, config: str) -> None:
-        before = self.config.splitlines()
-        changed = [line for line in config.splitlines() if line not in before]
-        if self.config != config:
-            shown = "; ".join(line.strip() for line in changed[:4]) or "fewer settings"
-            raise TrainingError(
-                f"{self.folder}: the run was started with another configuration, now there is: {shown}. Resume with "
-                f"the settings in {CONFIG}, or start a new run in another folder"
-            )
+        if self.config == config:
+            return
+        before, now = self.config.splitlines(), config.splitlines()
+        was, is_now = (
+            "; ".join(line.strip() for line in one if line not in other)
+            for one, other in ((before, now), (now, before))
+        )
+        raise TrainingError(
+            f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
+            f"{is_now or 'fewer settings'}. Leave the settings out to resume with those in {CONFIG}, or start a new "
+            "run in another folder"
+        )
 
 
 def _fsync(path: Path) -> None:

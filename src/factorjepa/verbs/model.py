@@ -136,7 +136,7 @@ def features(
         typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: what the file is, or nano)"),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: random)")
+        Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: in the package)")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Features file: .safetensors or .npz (default: VIDEO.features.safetensors here)")

@@ -33,9 +33,13 @@ def train(
 
     from ..config import resolve
     from ..training.engine import Engine
+    from ..training.run import CONFIG, RunDirectory
     from ..training.settings import TrainSettings
 
-    settings = resolve(TrainSettings, preset, overrides or [], data=str(data), method=method, seed=seed)
+    folder = RunDirectory(out)
+    folder.refuse_taken(resume)
+    begun = out / CONFIG if resume and folder.steps() else None  # a resumed run's own settings, unless told otherwise
+    settings = resolve(TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     engine = Engine(settings, place)
     with stopping(engine.stop), training_progress(engine.method.title) as progress:

@@ -157,7 +157,7 @@ def _draw(model: str, phase: int, view: tuple[int, int, int, int]) -> Drawing:
         large = _draw(model, phase, (azimuth_bin, elevation_bin, distance_bin, 1))
         x, y = large.anchor
         return replace(large, anchor=(x / 2, y / 2), scale=large.scale / 2, supersample=2 * large.supersample)
-    fine = 3 if level < 3 else 2
+    fine = 3 if level < 2 else 2
     grain = 2 * fine if level == 1 else fine  # of the canvas
     shape = geometry(model, phase)
     azimuth, elevation = azimuth_bin / AZIMUTHS * 2 * math.pi, elevation_bin * _ELEVATION_STEP

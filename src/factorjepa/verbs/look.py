@@ -49,7 +49,7 @@ def preview(
     clip: Annotated[
         str | None, typer.Option(help="Clip id to animate (default: one of an audit city, if there is one).")
     ] = None,
-    count: Annotated[int, typer.Option(help="Clips on the contact sheet.", min=1)] = 12,
+    count: Annotated[int, typer.Option(help="Clips on the contact sheet.", min=1)] = 40,
     movie: Annotated[bool, typer.Option("--mp4", help="Write the overlay as mp4 instead of GIF.")] = False,
     targets: Annotated[bool, typer.Option("--targets", help="What the teacher saw in one clip's window.")] = False,
     packets: Annotated[
@@ -119,7 +119,7 @@ DEMO_METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
     clips: Annotated[int, typer.Option(help="Clips per regime.", min=20)] = 40,
-    updates: Annotated[int, typer.Option(help="Updates of each method.", min=1)] = 12,
+    updates: Annotated[int, typer.Option(help="Updates of each method.", min=1)] = 40,
 ) -> None:
     """Everything there is, on the embedded default: simulate, build targets, adapt nano, compare, draw.
 
@@ -141,7 +141,7 @@ def demo(
     _preview_targets(dense, None, out / "pictures", None, False, 0)
     for method in DEMO_METHODS:
         run = out / "runs" / method
-        settings = [f"updates={updates}", "warmup=4", f"validate_every={updates}", f"save_every={updates}"]
+        settings = [f"updates={updates}", "warmup=6", f"validate_every={updates}", f"save_every={updates}"]
         train(dense, run, settings, method, resume=(run / "config.yaml").exists())
     console.print(_validated(out / "runs", DEMO_METHODS))
     following = (

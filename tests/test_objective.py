@@ -167,10 +167,6 @@ def test_targets_are_layer_normalised_without_affine_and_without_gradient() -> N
     assert not wanted.requires_grad
 
 
-def test_a_target_below_its_threshold_weighs_nothing_and_one_above_its_reliability() -> None:
-    assert terms.retained(torch.tensor([0.1, 0.2, 0.7]), 0.2).tolist() == pytest.approx([0, 0.2, 0.7])
-
-
 # --- gradients
 
 

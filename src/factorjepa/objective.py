@@ -55,7 +55,7 @@ EVEN = PerFactor(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class FactorTargets:
-    """What the teacher says about a batch. Weights are `r * omega` (`retained`): zero leaves a target out."""
+    """What the teacher says about a batch. Weights are `r * omega` (`teacher.batch`): zero leaves a target out."""
 
     targets: PerFactor[Tensor]  # T_k [N, T], standardised with training statistics
     weights: PerFactor[Tensor]  # [N]
@@ -80,11 +80,6 @@ def normalised_targets(tokens_NtD: Tensor) -> Tensor:
     """`Y*`: tokens of the target encoder, LayerNormed without affine, in fp32, detached."""
     tokens = full(tokens_NtD.detach())
     return F.layer_norm(tokens, tokens.shape[-1:])
-
-
-def retained(reliability: Tensor, threshold: float) -> Tensor:
-    """`r * omega` with `r = 1[omega >= tau]`: an unreliable target is excluded, never a negative."""
-    return reliability * (reliability >= threshold)
 
 
 def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1) -> Tensor:

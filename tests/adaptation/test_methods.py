@@ -52,7 +52,6 @@ def test_stages_follow_one_another_and_fill_the_run() -> None:
     names = [FACTORJEPA.stage_at(step, 100)[1].name for step in range(100)]
     assert list(dict.fromkeys(names)) == ["head", "layout", "agents", "interactions"]
     assert [names.count(stage.name) for stage in FACTORJEPA.stages] == [10, 30, 30, 30]
-    assert FACTORJEPA.boundaries(100) == [0, 10, 40, 70]
 
 
 def test_di_plus_doubles_the_interaction_stage_and_its_views() -> None:

@@ -17,6 +17,7 @@ from factorjepa.errors import TrainingError
 from factorjepa.objective import objective
 from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, PerFactor, no_agents
 from factorjepa.predictors.agents import AgentView
+from factorjepa.predictors.query import Question
 from factorjepa.teacher.states import ObjectStates
 
 from .scenes import SMALL, TINY, agents, awake, context, factorized, monolithic, pretrained, target_tokens
@@ -70,7 +71,7 @@ def test_branches_by_parts_are_the_papers_equations_on_fused_states() -> None:
     query = torch.randn(2, 32, 24, generator=torch.Generator().manual_seed(1))
     seen = agents()
     tokens, context_index, target_index = context()
-    view = model.reader(seen, tokens, context_index, target_index, (8, 4, 4))
+    view = model.reader(Question(tokens, context_index, target_index, seen, (8, 4, 4), None))
     c_A, logits = model.agents(query, view)
     c_I, strengths = model.interactions(query, view)  # type: ignore[misc]
     g_A, g_V = model.agents.g_A, model.agents.g_V

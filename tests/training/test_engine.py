@@ -157,6 +157,14 @@ def test_wise_ft_lies_between_the_pretrained_and_the_tuned_encoder(settings: Mak
     assert tuned.step == 2
 
 
+def test_recomputed_activations_give_the_same_losses(settings: Make, tmp_path: Path) -> None:
+    for name, recompute in (("kept", False), ("again", True)):
+        engine = train(settings(method="factorjepa_raw", recompute=recompute), tmp_path / name)
+        assert engine.learner.encoder.recompute == recompute
+    kept, again = ([loss for _, loss in losses(tmp_path / name)] for name in ("kept", "again"))
+    assert again == pytest.approx(kept, rel=1e-5)
+
+
 def test_wise_ft_needs_a_finished_run(settings: Make) -> None:
     with pytest.raises(TrainingError, match="base=RUN"):
         Engine(settings(method="wise_0.5"), CPU)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Unpack, cast
 
 from torch import Tensor
 
-from ..backbones.predictor import Predictor
+from ..backbones.predictor import Asked, Predictor
 from ..backbones.spec import BackboneSpec
 from ..predictors import LatentPredictor, Prediction
-from ..predictors.geometry import Grid
-from ..teacher.states import ObjectStates
+from ..predictors.query import Question
 from .method import Method
 
 CONTINUAL = Method(
@@ -36,27 +35,14 @@ class ReleasedPredictor(LatentPredictor):
         grafted.query.load_state_dict(predictor.state_dict())
         return grafted
 
-    def forward(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        states: ObjectStates | None = None,
-        *,
-        grid: Grid | None = None,
-        mask_token: int | None = None,
-    ) -> Prediction:
-        levels, _ = self.levels(context, context_index, target_index, grid=grid, mask_token=mask_token)
+    def answer(self, asked: Question) -> Prediction:
+        levels, _ = self.levels(
+            asked.context, asked.context_index, asked.target_index, grid=asked.grid, mask_token=asked.mask_token
+        )
         return Prediction(tokens_BtD=levels[..., -self.spec.dim :].float())
 
     def levels(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        grid: Grid | None = None,
-        mask_token: int | None = None,
+        self, context: Tensor, context_index: Tensor, target_index: Tensor, **asked: Unpack[Asked]
     ) -> tuple[Tensor, Tensor]:
         """All levels of target and context tokens: what V-JEPA's own objective compares."""
-        answer = self.query(context, context_index, target_index, grid=grid, mask_token=mask_token)
-        return cast(tuple[Tensor, Tensor], answer)
+        return cast(tuple[Tensor, Tensor], self.query(context, context_index, target_index, **asked))

@@ -103,14 +103,6 @@ class Method:
                 return number, stage
         return len(self.stages) - 1, self.stages[-1]
 
-    def boundaries(self, steps: int) -> list[int]:
-        """The first update of each stage."""
-        firsts, end = [0], 0.0
-        for stage in self.stages[:-1]:
-            end += stage.share
-            firsts.append(round(end * steps))
-        return firsts
-
     def variant(self, name: str, title: str, why: str, **changes: Any) -> Method:
         """An ablation: this method with some fields changed."""
         return dataclasses.replace(self, name=name, title=title, why=why, family="ablation", matched=False, **changes)

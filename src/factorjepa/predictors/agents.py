@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
 from ..teacher.states import GEOMETRY, ObjectStates
-from .geometry import RELATION, RELATIVE, Grid, pair_relations, relative_geometry, scaled_geometry
+from .geometry import RELATION, RELATIVE, pair_relations, relative_geometry, scaled_geometry
 from .options import AgentOptions
 from .precision import full
+from .query import Question
 from .slots import SlotAgents
 
 
@@ -115,16 +116,10 @@ class AgentReader(nn.Module):
         self.relation = nn.Linear(len(RELATION), 2 * width, bias=False)
         self.motion = PairMotion(width, options.hidden) if options.interactions == "motion" else None
 
-    def forward(
-        self,
-        states: ObjectStates | None,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        grid: Grid,
-    ) -> AgentView:
+    def forward(self, asked: Question) -> AgentView:
+        states, target_index, grid = asked.states, asked.target_index, asked.grid
         if self.slots is not None:
-            states = self.slots(context, context_index, grid)
+            states = self.slots(asked.context, asked.context_index, grid)
         elif states is None:
             raise TrainingError("this predictor reads agents: pass object states (no_agents() makes empty ones)")
         assert states is not None

@@ -14,17 +14,15 @@ from ..backbones.predictor import Predictor
 from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
 from ..seeding import seed_of
-from ..teacher.states import ObjectStates
 from .agents import AgentReader
 from .branches import GatedAgents, SparseInteractions, zero
 from .dictionaries import Dictionary, dictionaries_from, folded
-from .geometry import Grid
 from .injection import Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import FactorizedOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
-from .query import QueryTransformer, last_level_projection
+from .query import QueryTransformer, Question, last_level_projection
 
 
 class FactorizedPredictor(LatentPredictor):
@@ -99,20 +97,11 @@ class FactorizedPredictor(LatentPredictor):
             self.residual.weight.copy_(full(weight_DW) - matrix_Dr @ full(weight_rW))
             self.residual.bias.copy_(full(bias_D) - matrix_Dr @ full(bias_r))
 
-    def forward(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        states: ObjectStates | None = None,
-        *,
-        grid: Grid | None = None,
-        mask_token: int | None = None,
-    ) -> Prediction:
-        view = self.reader(states, context, context_index, target_index, self._grid(grid))
+    def answer(self, asked: Question) -> Prediction:
+        view = self.reader(asked)
         early = self.early
         inject = None if early is None else lambda query: early(query, view).added_BtW
-        query_BtW = self.query(context, context_index, target_index, grid=grid, mask_token=mask_token, inject=inject)
+        query_BtW = self.query(asked, inject)
         if self.options.injection == "early":
             view = view.without_relative_geometry()
         c_L = full(self.g_L(query_BtW))

@@ -5,6 +5,7 @@ Shapes: B clips, c context tokens, t target tokens, W query width, T width of th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 from torch import Tensor, nn
@@ -15,11 +16,12 @@ from ..teacher.states import ObjectStates
 from .branches import Pairs
 from .geometry import Grid
 from .prediction import PerFactor, Prediction
+from .query import Question
 
 Role = Literal["query", "head", "dictionary", "scale"]
 
 
-class LatentPredictor(nn.Module):
+class LatentPredictor(nn.Module, ABC):
     """`predictor(context[B,c,4D], context_index[B,c], target_index[B,t], states) -> Prediction` of `[B, t, D]` tokens.
 
     Nothing else goes in: a prediction can depend on the context's tokens and the object states only.
@@ -39,7 +41,12 @@ class LatentPredictor(nn.Module):
         grid: Grid | None = None,
         mask_token: int | None = None,
     ) -> Prediction:
-        raise NotImplementedError
+        asked = Question(context, context_index, target_index, states, self._grid(grid), mask_token)
+        return self.answer(asked)
+
+    @abstractmethod
+    def answer(self, asked: Question) -> Prediction:
+        """What each predictor does with the same question."""
 
     def roles(self) -> dict[str, Role]:
         """What each parameter is, by name: the optimiser gives each role its own rate and decay."""

@@ -14,16 +14,14 @@ from torch import Tensor, nn
 from ..backbones.predictor import Predictor
 from ..backbones.spec import BackboneSpec
 from ..seeding import seed_of
-from ..teacher.states import ObjectStates
 from .agents import AgentReader
 from .branches import zero
-from .geometry import Grid
 from .injection import Injected, Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import MonolithicOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
-from .query import QueryTransformer, last_level_projection
+from .query import QueryTransformer, Question, last_level_projection
 
 
 class MonolithicPredictor(LatentPredictor):
@@ -62,19 +60,10 @@ class MonolithicPredictor(LatentPredictor):
         grafted.head.bias.data.copy_(bias_D)
         return grafted
 
-    def forward(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        states: ObjectStates | None = None,
-        *,
-        grid: Grid | None = None,
-        mask_token: int | None = None,
-    ) -> Prediction:
+    def answer(self, asked: Question) -> Prediction:
         view = None
         if self.reader is not None:
-            view = self.reader(states, context, context_index, target_index, self._grid(grid))
+            view = self.reader(asked)
         said: list[Injected] = []
 
         def inject(query_BtW: Tensor) -> Tensor:
@@ -82,10 +71,7 @@ class MonolithicPredictor(LatentPredictor):
             said.append(self.early(query_BtW, view))
             return said[-1].added_BtW
 
-        query_BtW = self.query(
-            context, context_index, target_index, grid=grid, mask_token=mask_token,
-            inject=None if self.early is None else inject,
-        )  # fmt: skip
+        query_BtW = self.query(asked, None if self.early is None else inject)
         if self.late is not None:
             said.append(self.late(query_BtW, view))
             query_BtW = query_BtW + said[-1].added_BtW

@@ -6,15 +6,28 @@ Shapes: B clips, c context tokens, t target tokens, W query width.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from ..backbones.predictor import Predictor
 from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
+from ..teacher.states import ObjectStates
 from .geometry import Grid
 
 HEADS = ("predictor_proj", "predictor_proj_context")
+
+
+class Question(NamedTuple):
+    """What a predictor is asked: the future at `target_index`, given the context's tokens and the object states."""
+
+    context: Tensor  # [B, c, 4D]
+    context_index: Tensor  # [B, c]
+    target_index: Tensor  # [B, t]
+    states: ObjectStates | None
+    grid: Grid
+    mask_token: int | None
 
 
 class QueryTransformer(nn.Module):
@@ -33,19 +46,15 @@ class QueryTransformer(nn.Module):
             {key: value for key, value in predictor.state_dict().items() if key.split(".")[0] not in HEADS}
         )
 
-    def forward(
-        self,
-        context: Tensor,
-        context_index: Tensor,
-        target_index: Tensor,
-        *,
-        grid: Grid | None = None,
-        mask_token: int | None = None,
-        inject: Callable[[Tensor], Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, asked: Question, inject: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Queries `[B, t, W]`; `inject` says what to add to the target queries before the first block."""
         states, kept = self.trunk.transform(
-            context, context_index, target_index, grid=grid, mask_token=mask_token, inject=inject
+            asked.context,
+            asked.context_index,
+            asked.target_index,
+            grid=asked.grid,
+            mask_token=asked.mask_token,
+            inject=inject,
         )
         return states[:, kept:]
 

@@ -272,7 +272,9 @@ class Engine:
         scope = settings.scope
         if method.encoder == "chosen":
             scope = dataclasses.replace(scope, chosen=self._chosen_blocks(backbone))
+        backbone.encoder.recompute = settings.recompute
         learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
+        learner.predictor.set_recompute(settings.recompute)
         return learner.to(self.device)
 
     def _refuse_misfit(self, backbone: Backbone) -> None:

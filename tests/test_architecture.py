@@ -23,7 +23,7 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths",
+    "runlengths", "scores",
 }  # fmt: skip
 TOP = {"cli", "verbs", "__main__"}
 HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics"}

@@ -39,3 +39,7 @@ class TeacherError(FactorJEPAError):
 
 class TrainingError(FactorJEPAError):
     """A predictor, objective, method or run cannot be what it was asked to be."""
+
+
+class ScoresError(FactorJEPAError):
+    """Scores are missing, damaged, not comparable, or too few for what was asked of them."""

@@ -1,0 +1,198 @@
+"""`scores.parquet`: one row per run, clip, diagnostic and variant. Statistics and report read nothing else.
+
+    backbone  method  seed  city  source  clip_id  diagnostic  variant  value
+
+The file describes itself: its metadata holds what each diagnostic is (direction, unit, status, how clip values become
+one number) and which frozen evaluator produced the values. Values of different evaluators never meet in one table.
+
+A diagnostic's headline is one variant (`reduction: mean`), or is computed from the means of several
+(`macro_f1`, `leakage`, `explained`: see `Reduction`). Its other variants stand beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .errors import ScoresError
+from .storage import write_atomic
+
+Direction = Literal["lower", "higher"]
+Status = Literal["primary", "secondary", "companion", "structure"]
+Reduction = Literal["mean", "macro_f1", "leakage", "explained"]
+"""How means over clips become a number.
+
+mean: of the headline variant. macro_f1: mean over classes c of 2 tp / (2 tp + fp + fn), from variants `tp/c`, `fp/c`,
+`fn/c`. explained: 1 - error/total, from variants `error/x` and `total/x`, one number for each x. leakage: the paper's
+Leak(k -> k') from squared errors `k->k'` and `constant->k'`, one number for each pair.
+"""
+
+KEY = ("backbone", "method", "seed", "city", "source", "clip_id", "diagnostic", "variant")
+_METADATA = b"factorjepa"
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        *((name, pa.int32() if name == "seed" else _WORDS) for name in KEY),
+        ("value", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class DiagnosticInfo:
+    """What the values of one diagnostic mean."""
+
+    name: str  # future_l1
+    title: str  # Future-frame L1
+    formula: str
+    direction: Direction
+    unit: str
+    status: Status
+    evaluator: str  # the frozen signal it is measured with
+    provenance: str  # where the evaluator comes from, and what it never sees
+    headline: str = "pooled"  # variant
+    reduction: Reduction = "mean"
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One evaluated run: what a report says about the method beside its scores."""
+
+    backbone: str
+    method: str
+    seed: int
+    title: str
+    family: str
+    trainable: int  # parameters
+    run: str  # its folder's name
+    config: str  # resolved, YAML
+    step: int  # of the checkpoint
+    seconds: float | None = None  # of training, where logged
+
+
+class Scores:
+    """A table of scores with what it takes to understand it. Immutable."""
+
+    def __init__(
+        self,
+        table: pa.Table,
+        diagnostics: Mapping[str, DiagnosticInfo],
+        evaluator: Mapping[str, str],
+        runs: Sequence[RunInfo],
+    ) -> None:
+        self.table = table.select([*KEY, "value"]).cast(SCHEMA)
+        self.diagnostics, self.evaluator, self.runs = dict(diagnostics), dict(evaluator), list(runs)
+        self._check()
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        diagnostics: Mapping[str, DiagnosticInfo],
+        evaluator: Mapping[str, str],
+        runs: Sequence[RunInfo],
+    ) -> Scores:
+        listed = list(rows)
+        columns = {name: [row[name] for row in listed] for name in (*KEY, "value")}
+        return cls(pa.table(columns, schema=_plain()), diagnostics, evaluator, runs)
+
+    @classmethod
+    def read(cls, path: Path) -> Scores:
+        """A file, or `scores.parquet` in a folder."""
+        path = Path(path) / "scores.parquet" if Path(path).is_dir() else Path(path)
+        try:
+            table = pq.read_table(path)
+        except FileNotFoundError:
+            raise ScoresError(f"{path}: there are no scores; make them with `factorjepa evaluate RUN...`") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ScoresError(f"{path}: cannot be read as scores ({error}); evaluate again") from error
+        metadata = (table.schema.metadata or {}).get(_METADATA)
+        if metadata is None or not {*KEY, "value"} <= {*table.column_names}:
+            raise ScoresError(f"{path}: is a Parquet file, but not one that `factorjepa evaluate` wrote")
+        about = json.loads(metadata)
+        return cls(
+            table,
+            {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()},
+            about["evaluator"],
+            [RunInfo(**run) for run in about["runs"]],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores]) -> Scores:
+        """One table of several; refused when they were measured with different evaluators or share a run."""
+        first = parts[0]
+        for other in parts[1:]:
+            different = sorted(
+                part
+                for part in first.evaluator.keys() | other.evaluator.keys()
+                if first.evaluator.get(part) != other.evaluator.get(part)
+            )
+            if different:
+                raise ScoresError(
+                    f"these scores were measured with different evaluators ({', '.join(different)}) and cannot be "
+                    "compared: evaluate all runs with the same settings, corpus and version"
+                )
+            if first.diagnostics != other.diagnostics:
+                raise ScoresError("these scores define their diagnostics differently: evaluate all runs again")
+        return cls(
+            pa.concat_tables([part.table for part in parts]).unify_dictionaries(),
+            first.diagnostics,
+            first.evaluator,
+            [run for part in parts for run in part.runs],
+        )
+
+    def write(self, path: Path) -> Path:
+        about = {
+            "diagnostics": {name: dataclasses.asdict(info) for name, info in self.diagnostics.items()},
+            "evaluator": self.evaluator,
+            "runs": [dataclasses.asdict(run) for run in self.runs],
+        }
+        table = self.table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
+        write_atomic(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+        return path
+
+    def select(self, **wanted: str | int) -> Scores:
+        """Rows whose columns have these values."""
+        mask = None
+        for name, value in wanted.items():
+            here = pc.equal(self.table[name], value)
+            mask = here if mask is None else pc.and_(mask, here)
+        return Scores(self.table.filter(mask), self.diagnostics, self.evaluator, self.runs)
+
+    def values(self, column: str) -> list[Any]:
+        """Distinct values of a column, sorted."""
+        found: list[Any] = sorted(pc.unique(self.table[column]).to_pylist())
+        return found
+
+    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Plain NumPy columns, words as objects."""
+        return {name: self.table[name].to_numpy(zero_copy_only=False) for name in self.table.column_names}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def _check(self) -> None:
+        for info in self.diagnostics.values():
+            for field, allowed in (("direction", Direction), ("status", Status), ("reduction", Reduction)):
+                if getattr(info, field) not in get_args(allowed):
+                    raise ScoresError(f"diagnostic {info.name!r}: {field} {getattr(info, field)!r} is unknown")
+        unknown = set(self.values("diagnostic")) - self.diagnostics.keys()
+        if unknown:
+            raise ScoresError(f"scores of diagnostics that nothing describes: {', '.join(sorted(unknown))}")
+        counted = self.table.group_by(list(KEY)).aggregate([("value", "count")])
+        if counted.num_rows < self.table.num_rows:
+            twice = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
+            raise ScoresError(f"two scores for the same thing: {twice[0] if twice else 'duplicate rows'}")
+
+
+def _plain() -> pa.Schema:
+    return pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in SCHEMA])

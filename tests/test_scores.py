@@ -1,0 +1,84 @@
+"""The table that everything after the diagnostics reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from factorjepa.errors import ScoresError
+from factorjepa.scores import DiagnosticInfo, RunInfo, Scores
+
+L1 = DiagnosticInfo("future_l1", "Future-frame L1", "mean |Y - Y*|", "lower", "token units", "primary", "target", "own")
+RUN = RunInfo("nano", "factorjepa", 17, "FactorJEPA", "factor", 10, "run", "{}", 5)
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    plain = {
+        "backbone": "nano", "method": "factorjepa", "seed": 17, "city": "a", "source": "a/1", "clip_id": "a/1#0",
+        "diagnostic": "future_l1", "variant": "pooled", "value": 0.5,
+    }  # fmt: skip
+    return plain | changes
+
+
+def scores(*rows: dict[str, Any], evaluator: str = "abc") -> Scores:
+    return Scores.of_rows(rows, {"future_l1": L1}, {"target": evaluator}, [RUN])
+
+
+def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    written = scores(row(), row(clip_id="a/1#1", value=float("nan")))
+    written.write(tmp_path / "scores.parquet")
+    read = Scores.read(tmp_path)
+    assert read.table.slice(0, 1).to_pylist() == written.table.slice(0, 1).to_pylist()
+    assert (read.diagnostics, read.evaluator, read.runs) == (written.diagnostics, written.evaluator, written.runs)
+
+
+def test_scores_of_different_evaluators_refuse_to_meet() -> None:
+    with pytest.raises(ScoresError, match=r"different evaluators \(target\)"):
+        Scores.joined([scores(row()), scores(row(method="frozen"), evaluator="other")])
+
+
+def test_joining_keeps_every_row() -> None:
+    both = Scores.joined([scores(row()), scores(row(method="frozen"))])
+    assert both.values("method") == ["factorjepa", "frozen"]
+    assert len(both) == 2
+
+
+def test_the_same_score_twice_is_refused() -> None:
+    with pytest.raises(ScoresError, match="two scores for the same thing"):
+        scores(row(), row(value=0.6))
+
+
+def test_an_undescribed_diagnostic_is_refused() -> None:
+    with pytest.raises(ScoresError, match="nothing describes: other"):
+        scores(row(diagnostic="other"))
+
+
+def test_an_unknown_direction_is_refused() -> None:
+    odd = dataclasses.replace(L1, direction="sideways")  # type: ignore[arg-type]
+    with pytest.raises(ScoresError, match="direction 'sideways'"):
+        Scores.of_rows([row()], {"future_l1": odd}, {}, [RUN])
+
+
+def test_select_keeps_the_rows_asked_for() -> None:
+    chosen = scores(row(), row(seed=29), row(seed=29, clip_id="x")).select(seed=29, clip_id="x")
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 not really"])
+def test_a_damaged_file_says_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "scores.parquet").write_bytes(content)
+    with pytest.raises(ScoresError, match="evaluate again"):
+        Scores.read(tmp_path)
+
+
+def test_a_missing_or_foreign_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ScoresError, match="factorjepa evaluate"):
+        Scores.read(tmp_path)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "scores.parquet")
+    with pytest.raises(ScoresError, match="not one that `factorjepa evaluate` wrote"):
+        Scores.read(tmp_path)

@@ -79,21 +79,34 @@ def context_masks(
     decide which positions: those under fewest blocks stay, ties (and with them the exact count) by lot. The policy's
     own number is the mean that its blocks leave, so the lot changes little.
     """
+    _, rows, columns = grid
+    if not clip_ids:
+        return drawn_masks(policy, np.empty((0, mask_draws(policy, rows * columns))), grid, kept)
+    draws = [
+        stream("mask", policy.name, replication, clip).random(mask_draws(policy, rows * columns)) for clip in clip_ids
+    ]
+    return drawn_masks(policy, np.stack(draws), grid, kept)
+
+
+def mask_draws(policy: BlockPolicy, positions: int) -> int:
+    """How many uniform numbers make one clip's mask: aspect, block corners, tie-breaks."""
+    return 1 + 2 * policy.blocks + positions
+
+
+def drawn_masks(policy: BlockPolicy, draws_Bn: NDArray[np.float64], grid: Grid, kept: int | None = None) -> Tensor:
+    """The masks of `context_masks` from uniform numbers `[B, mask_draws]`."""
     tubelets, rows, columns = grid
     k = policy.kept(rows, columns) if kept is None else kept
     if not 0 < k <= rows * columns:
         raise BackboneError(f"context masks: cannot keep {k} of {rows * columns} positions")
-    if not clip_ids:
-        return torch.empty(0, tubelets * k, dtype=torch.long)
-    draws = np.stack([_draws(policy, replication, clip, rows * columns) for clip in clip_ids])
-    aspect = policy.aspect[0] + draws[:, 0] * (policy.aspect[1] - policy.aspect[0])
+    aspect = policy.aspect[0] + draws_Bn[:, 0] * (policy.aspect[1] - policy.aspect[0])
     height, width = policy.block_size(rows, columns, aspect)
-    corners = draws[:, 1 : 1 + 2 * policy.blocks].reshape(-1, 2, policy.blocks)
+    corners = draws_Bn[:, 1 : 1 + 2 * policy.blocks].reshape(-1, 2, policy.blocks)
     covered = _coverage(rows, columns, height, width, corners)
-    order = covered.reshape(len(clip_ids), -1) + draws[:, 1 + 2 * policy.blocks :]
+    order = covered.reshape(len(draws_Bn), rows * columns) + draws_Bn[:, 1 + 2 * policy.blocks :]
     visible = np.sort(np.argpartition(order, k - 1, axis=1)[:, :k], axis=1)
     tubes = np.arange(tubelets)[:, None] * (rows * columns) + visible[:, None, :]
-    return torch.from_numpy(tubes.reshape(len(clip_ids), -1))
+    return torch.from_numpy(tubes.reshape(len(draws_Bn), tubelets * k))
 
 
 class BatchMasks(NamedTuple):
@@ -142,11 +155,6 @@ def _chance_inside(length: int, block: int) -> NDArray[np.float64]:
     place = np.arange(length)
     chance: NDArray[np.float64] = ((place >= starts) & (place < starts + block)).mean(axis=0)
     return chance
-
-
-def _draws(policy: BlockPolicy, replication: int, clip_id: str, positions: int) -> NDArray[np.float64]:
-    """All the uniform numbers of one clip's mask: aspect, block corners, tie-breaks."""
-    return stream("mask", policy.name, replication, clip_id).random(1 + 2 * policy.blocks + positions)
 
 
 def _coverage(

@@ -186,6 +186,7 @@ _DISTILLED: dict[str, Any] = {"predictor_depth": 12, "predictor_levels": 1, "pre
 _NANO = BackboneSpec(
     dim=192, depth=8, heads=6, mlp_hidden=768, taps=(1, 3, 5, 7), patch=8, tubelet=2, grid=(16, 16), frames=16,
     predictor_dim=128, predictor_depth=6, predictor_heads=4, mask_tokens=8,
+    mask_token=2,  # the one that stood for the future in its pretraining
 )  # fmt: skip
 
 _REGISTRY: dict[str, BackboneSpec] = {

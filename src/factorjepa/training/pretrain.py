@@ -4,8 +4,9 @@ Every step shows each clip three times: through the two block policies of V-JEPA
 context is the first three quarters of the clip, thinned to a random share of its positions), so that the predictor
 has met the question that this project asks. Targets are the momentum encoder's normalised levels.
 
-Most steps look at a random square of token columns per clip (`crop`), targets included: the cost of attention falls by
-an order of magnitude. The last steps see whole frames, as released V-JEPA ends at a higher resolution.
+Steps take turns. Odd ones see whole frames at half size. Even ones look at a random square of token columns per clip
+(`crop`), targets included: attention over all tokens would cost an order of magnitude more; only in the last steps they
+see whole frames, as released V-JEPA ends at a higher resolution.
 
 Shapes: B batch, T frames, N tokens, n chosen tokens, W = levels * width.
 """
@@ -24,13 +25,15 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from ..backbones import build
+from ..backbones.blocks import Block
 from ..backbones.checkpoint import save
-from ..backbones.masks import POLICIES, Grid, context_masks, future_split
+from ..backbones.masks import POLICIES, BlockPolicy, Grid, drawn_masks, future_split, mask_draws
 from ..backbones.momentum import MomentumEncoder
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
 from ..config import Settings, dump
@@ -66,12 +69,14 @@ class PretrainSettings(Settings):
     weight_decay: float = Field(default=0.04, ge=0)
     clip: float = Field(default=1.0, gt=0)  # global gradient norm
     momentum: tuple[float, float] = (0.996, 0.9995)  # of the target encoder, first and last step
-    crop: int = Field(default=8, ge=1)  # tokens a side that most steps look at
-    whole: float = Field(default=0.1, ge=0, le=1)  # share of the steps, the last ones, that see whole frames
+    crop: int = Field(default=8, ge=1)  # tokens a side of the squares
+    half: bool = True  # odd steps see whole frames at half size
+    whole: float = Field(default=0.1, ge=0, le=1)  # share of the steps, the last ones, without squares
     thinned: tuple[float, ...] = (1.0, 0.5, 0.25)  # shares of the context's positions in the future split, by turns
     validate_every: int = Field(default=500, ge=1)
     validation_sources: int = Field(default=40, ge=1)
     save_every: int = Field(default=500, ge=1)
+    compile: bool = False  # the blocks, once for each number of tokens: two minutes at the start, then faster (GPU)
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,13 @@ class _Prepared:
     """A batch of windows, and which tokens each pass shows and asks for, numbered within the `seen` grid."""
 
     video: Tensor  # uint8 [B, T, H, W, 3]
+    shrink: int  # 2: to be seen at half size
     mirrored: Tensor  # bool [B]
     everything: Tensor  # int64 [B, n]
     passes: tuple[tuple[Tensor, Tensor], ...]  # context and target, int64 [B, n] each
-    seen: Grid
-    corner: NDArray[np.int64]  # [B, 2] row and column where the seen square begins
+    grid: Grid  # of the clip
+    seen: Grid  # of the part that is looked at
+    corner: NDArray[np.int64]  # [B, 2] row and column where it begins
 
     def pinned(self) -> _Prepared:
         return dataclasses.replace(self, video=self.video.pin_memory())
@@ -102,6 +109,12 @@ class Pretraining:
         self.grid = (spec.tubelets, *spec.grid)
         self.context_tubelets = spec.tubelets * 3 // 4
         self.step = 0
+        if settings.compile:
+            torch._dynamo.config.recompile_limit = 64  # one graph for each number of tokens
+            for part in (self.backbone.encoder, self.target.encoder, self.backbone.predictor):
+                for block in part.modules():
+                    if isinstance(block, Block):
+                        block.compile(dynamic=False)
 
     def run(
         self, pool_folder: Path, workers: int, resume: bool, progress: Callable[[int, int], object] | None = None
@@ -158,20 +171,26 @@ class Pretraining:
         random = stream(settings.seed, "pretrain", step)
         video = torch.from_numpy(pool.batch(settings.batch, max(1, min(settings.sources, int(grown))), random))
         mirrored = torch.from_numpy(random.random(settings.batch) < 0.5)
-        tubelets, rows, columns = self.grid
+        shrink = 2 if settings.half and step % 2 else 1
+        tubelets, rows, columns = grid = (self.grid[0], self.grid[1] // shrink, self.grid[2] // shrink)
         side = min(settings.crop, rows, columns)
-        seen = (tubelets, rows, columns) if step >= (1 - settings.whole) * settings.steps else (tubelets, side, side)
+        square = shrink == 1 and step < (1 - settings.whole) * settings.steps
+        seen = (tubelets, side, side) if square else grid
         corner = random.integers([rows - seen[1] + 1, columns - seen[2] + 1], size=(settings.batch, 2))
-        names = [f"{step}/{k}" for k in range(settings.batch)]
-        contexts = [context_masks(policy, settings.seed, names, seen) for policy in POLICIES]
-        kept = max(1, round(settings.thinned[step % len(settings.thinned)] * seen[1] * seen[2]))
-        past = (self.context_tubelets, *seen[1:])
-        contexts.append(context_masks(POLICIES[0], settings.seed, names, past, kept=kept))
+        contexts = [self._drawn(policy, seen, random) for policy in POLICIES]
+        turn = step // 2 if settings.half else step
+        kept = max(1, round(settings.thinned[turn % len(settings.thinned)] * seen[1] * seen[2]))
+        contexts.append(self._drawn(POLICIES[0], (self.context_tubelets, *seen[1:]), random, kept))
         future = future_split(seen, self.context_tubelets).target.expand(settings.batch, -1)
         targets = [*(hidden_tokens(context, seen) for context in contexts[:-1]), future]
         everything = torch.arange(seen[0] * seen[1] * seen[2]).expand(settings.batch, -1)
-        prepared = _Prepared(video, mirrored, everything, tuple(zip(contexts, targets, strict=True)), seen, corner)
+        passes = tuple(zip(contexts, targets, strict=True))
+        prepared = _Prepared(video, shrink, mirrored, everything, passes, grid, seen, corner)
         return prepared.pinned() if self.device.type == "cuda" else prepared
+
+    def _drawn(self, policy: BlockPolicy, grid: Grid, random: np.random.Generator, kept: int | None = None) -> Tensor:
+        draws = random.random((self.settings.batch, mask_draws(policy, grid[1] * grid[2])))
+        return drawn_masks(policy, draws, grid, kept)
 
     def _update(self, batch: _Prepared) -> dict[str, Tensor]:
         settings, width = self.settings, self.backbone.spec.levels_width
@@ -179,13 +198,15 @@ class Pretraining:
         self.backbone.train()
         x = to_video(batch.video, self.device)
         x = torch.where(batch.mirrored.to(self.device)[:, None, None, None, None], x.flip(-1), x)
+        if batch.shrink > 1:
+            x = F.avg_pool3d(x, (1, batch.shrink, batch.shrink))
         corner = torch.from_numpy(batch.corner).to(self.device)
         parts: dict[str, Tensor] = {}
 
         def on_device(index: Tensor) -> tuple[Tensor, Tensor]:
             """Tokens by their number within what is seen, and within the whole clip."""
             index = index.to(self.device, non_blocking=True)
-            return index, placed(index, batch.seen, corner, self.grid)
+            return index, placed(index, batch.seen, corner, batch.grid)
 
         with self._precision():
             levels = self.target(x, on_device(batch.everything)[1], True)
@@ -195,7 +216,7 @@ class Pretraining:
             (near, far), (near_target, far_target) = on_device(context), on_device(target)
             with self._precision():
                 tokens = self.backbone.encoder(x, far, True)
-                predicted, reread = self.backbone.predictor(tokens, far, far_target, mask_token=number)
+                predicted, reread = self.backbone.predictor(tokens, far, far_target, grid=batch.grid, mask_token=number)
             weight = context_weights(near, near_target, batch.seen[1], batch.seen[2])
             answer = wanted.gather(1, near_target[..., None].expand(-1, -1, width))
             parts[name] = target_loss(predicted.float(), answer)
@@ -211,31 +232,38 @@ class Pretraining:
         self.target.update(start + (end - start) * self.step / settings.steps)
         return {"loss": total.detach(), **{key: value.detach() for key, value in parts.items()}}
 
-    @torch.no_grad()
     def validate(self, held_out: list[Windows]) -> dict[str, float]:
         """Future-frame L1 of held-out windows, beside what copying the last context frame and a mean would give.
 
         Everything through the momentum encoder, which is the one that is kept: mean |prediction - target| over the
-        future tokens of the last level, affine-free LayerNormed.
+        future tokens of the last level, affine-free LayerNormed. `half_*`: the same at half size.
         """
+        found = self._errors(held_out, 1)
+        if self.settings.half:
+            found |= {f"half_{name}": value for name, value in self._errors(held_out, 2).items()}
+        return found
+
+    @torch.no_grad()
+    def _errors(self, held_out: list[Windows], shrink: int) -> dict[str, float]:
         self.backbone.eval()
-        dim = self.backbone.spec.dim
-        split = future_split(self.grid, self.context_tubelets)
-        frame = self.grid[1] * self.grid[2]
+        dim, asked = self.backbone.spec.dim, PASSES.index("future")
+        grid = (self.grid[0], self.grid[1] // shrink, self.grid[2] // shrink)
+        split = future_split(grid, self.context_tubelets)
+        frame = grid[1] * grid[2]
         predicted_all, wanted_all, copied_all = [], [], []
         for windows in held_out:
             if not len(windows):
                 continue
-            x = to_video(torch.from_numpy(windows), self.device)
+            x = F.avg_pool3d(to_video(torch.from_numpy(windows), self.device), (1, shrink, shrink))
             context, target = (part.to(self.device).expand(len(x), -1) for part in split)
             with self._precision():
                 wanted = normalised_levels(self.target(x, None, True).float(), dim)[..., -dim:]
                 tokens = self.target(x, context, True)
-                predicted, _ = self.backbone.predictor(tokens, context, target, mask_token=2)
+                predicted, _ = self.backbone.predictor(tokens, context, target, grid=grid, mask_token=asked)
             last = normalised_levels(tokens.float(), dim)[:, -frame:, -dim:]
             predicted_all.append(predicted.float()[..., -dim:].cpu())
             wanted_all.append(wanted[:, split.target.to(self.device)].cpu())
-            copied_all.append(last.repeat(1, self.grid[0] - self.context_tubelets, 1).cpu())
+            copied_all.append(last.repeat(1, grid[0] - self.context_tubelets, 1).cpu())
         predicted, wanted, copied = (torch.cat(part) for part in (predicted_all, wanted_all, copied_all))
         mean = wanted.mean(dim=0, keepdim=True)  # of these very windows: a mean predictor cannot do better
         variance = torch.linalg.svdvals(wanted.flatten(0, 1)[::17] - wanted.flatten(0, 1).mean(0)).square()

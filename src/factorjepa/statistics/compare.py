@@ -1,0 +1,310 @@
+"""`compare(scores, settings)`: from a table of scores to scorecard, contrasts, ranks and verdict.
+
+Per backbone and diagnostic: distributions of every measure and method from one set of draws; contrasts are differences
+of distributions on the clips that both methods have. Adjustment for multiplicity comes last, over everything tested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..errors import ScoresError
+from ..scores import DiagnosticInfo, Scores
+from ..words import counted
+from .comparison import Comparison
+from .contrasts import PRESPECIFIED, Contrast, extended
+from .estimand import Distribution, Estimator, Request
+from .intervals import UNKNOWN, Interval, bca, p_value, separation
+from .measures import Measure, alternatives_of, measures_of
+from .mixed import NOT_FITTED, MixedEffects, mixed_effects, observations
+from .multiplicity import benjamini_hochberg, holm
+from .panel import Panel, panel_of
+from .pareto import pareto_rows
+from .ranks import rank_rows
+from .rows import ContrastRow, MixedCheck, ScoreRow
+from .sensitivity import sensitivities
+from .verdict import UNTESTABLE, decide, verdict
+
+FEW_CITIES = 6
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """How to compare."""
+
+    replicates: int = 10_000
+    seed: int = 0
+    confidence: float = 0.95
+    alpha: float = 0.05
+    common: bool = False  # keep the clips that all methods share where they differ
+    mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
+    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/...
+    contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
+
+
+def compare(scores: Scores, settings: CompareSettings | None = None, progress: Progress | None = None) -> Comparison:
+    """Everything that appendix E asks for; deterministic for a seed."""
+    settings = settings or CompareSettings()
+    _check(scores, settings)
+    backbones = scores.values("backbone")
+    panels = [panel_of(scores, backbone, settings.common) for backbone in backbones]
+    total, done = sum(len(panel.blocks) for panel in panels), 0
+    score_rows: list[ScoreRow] = []
+    contrast_rows: list[ContrastRow] = []
+    notes: list[str] = []
+    for panel in panels:
+        work = _Backbone(panel, settings)
+        for name in panel.blocks:
+            work.diagnostic(name)
+            done += 1
+            if progress:
+                progress(done, total)
+        work.adjust()
+        score_rows += work.scores
+        contrast_rows += work.rows
+        notes += work.notes()
+    titles = {method: panel.title(method) for panel in panels for method in panel.methods}
+    names = {name: info.title for name, info in scores.diagnostics.items()}
+    pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
+    said = verdict(contrast_rows, titles, names)
+    about = dataclasses.asdict(settings)
+    return Comparison(about, scores.evaluator, score_rows, contrast_rows, rank_rows(score_rows), pareto, said, notes)
+
+
+def _check(scores: Scores, settings: CompareSettings) -> None:
+    if not len(scores):
+        raise ScoresError("there are no scores to compare")
+    if settings.replicates < 100:
+        raise ScoresError(f"{settings.replicates} replicates give no interval: ask for at least 100, better 10,000")
+    unknown = sorted(set(settings.alternatives or ()) - scores.diagnostics.keys())
+    if unknown:
+        raise ScoresError(f"alternatives of diagnostics that the scores do not hold: {', '.join(unknown)}")
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A contrast on a measure: what to ask for on either side, or why it cannot be tested."""
+
+    contrast: Contrast
+    a: Request | None = None
+    b: Request | None = None
+    dropped: int = 0
+    note: str = ""
+    missing: str = ""
+
+
+class _Backbone:
+    """Collects the rows of one backbone, diagnostic by diagnostic."""
+
+    def __init__(self, panel: Panel, settings: CompareSettings) -> None:
+        self.panel, self.settings = panel, settings
+        self.estimator = Estimator(panel, settings.replicates, settings.seed)
+        families = {method: panel.family(method) for method in panel.methods}
+        asked = settings.contrasts
+        self.contrasts = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else list(asked)
+        self.scores: list[ScoreRow] = []
+        self.rows: list[ContrastRow] = []
+
+    def diagnostic(self, name: str) -> None:
+        block, chosen = self.panel.blocks[name], self.settings.alternatives
+        measures = measures_of(block.info, block.variants, (chosen or {}).get(name))
+        effects: dict[str, dict[str, Distribution | None]] = {}
+        for measure in alternatives_of(block.info, measures, chosen):
+            found, pairs = self._measure(measure, block.info, self.contrasts)
+            for pair in pairs:
+                effects.setdefault(pair.contrast.name, {})[measure.variant] = _effect(pair, found, measure.sign)
+        headline, *others = measures
+        found, pairs = self._measure(headline, block.info, self.contrasts)
+        for pair in pairs:
+            if row := self._contrast(pair, found, headline, block.info, effects.get(pair.contrast.name, {})):
+                self.rows.append(row)
+        done = {row.variant for row in self.scores if row.diagnostic == name}
+        for measure in others:
+            if measure.variant not in done:
+                self._measure(measure, block.info, ())
+
+    def adjust(self) -> None:
+        """Holm over the confirmatory family, Benjamini-Hochberg over the rest, then the decisions."""
+        for family, adjustment, adjusted in (
+            ("primary", "Holm", holm),
+            ("exploratory", "Benjamini-Hochberg", benjamini_hochberg),
+        ):
+            tested = [row for row in self.rows if row.family == family and not np.isnan(row.p)]
+            for row, value in zip(tested, adjusted([row.p for row in tested]), strict=True):
+                row.adjusted_p, row.adjustment = float(value), adjustment
+        for row in self.rows:
+            row.decision = decide(row, self.settings.alpha)
+
+    def notes(self) -> list[str]:
+        """What a reader of the whole must know."""
+        said, place = [], self.panel.hierarchy
+        if place.cities == 1:
+            said.append("one city: sources were resampled, and nothing is said about other cities")
+        elif place.cities < FEW_CITIES:
+            said.append(f"{place.cities} cities: intervals are too narrow and p-values too small (docs/statistics.md)")
+        absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
+        if absent:
+            said.append(f"not testable, a method is missing: {', '.join(absent)}")
+        family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
+        if family / (self.settings.replicates + 1) > self.settings.alpha:
+            said.append(
+                f"{self.settings.replicates} replicates are too few for {family} tests to pass Holm's procedure"
+            )
+        return [f"{self.panel.backbone}: {each}" for each in said]
+
+    def _measure(
+        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
+    ) -> tuple[dict[Request, Distribution], list[_Pair]]:
+        """Distributions of all methods and contrasts; score rows are written on the way."""
+        own: dict[str, Request] = {}
+        for method in self.panel.methods:
+            if seeds := self.estimator.measured(measure, method):
+                mask_N = self.estimator.defined(measure, method, seeds)
+                own[method] = Request(method, seeds, mask_N.tobytes())
+        pairs = [self._pair(measure, contrast, own) for contrast in contrasts]
+        sides = [side for pair in pairs for side in (pair.a, pair.b) if side is not None]
+        usable = [request for request in (*own.values(), *sides) if request.mask_N.any()]
+        found = self.estimator.distributions(measure, usable)
+        for method in self.panel.methods:
+            self.scores.append(self._score(method, measure, info, own.get(method), found))
+        return found, pairs
+
+    def _pair(self, measure: Measure, contrast: Contrast, own: Mapping[str, Request]) -> _Pair:
+        absent = [method for method in (contrast.a, contrast.b) if method not in self.panel.methods]
+        if absent:
+            return _Pair(contrast, missing=f"no scores of {' and '.join(absent)}")
+        unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
+        if unmeasured:
+            return _Pair(contrast, missing=f"not measured for {' and '.join(unmeasured)}")
+        seeds_a, seeds_b, note = self._seeds(own[contrast.a], own[contrast.b])
+        first = self.estimator.defined(measure, contrast.a, seeds_a)
+        second = self.estimator.defined(measure, contrast.b, seeds_b)
+        both = first & second
+        if not both.any():
+            return _Pair(contrast, missing="no clip has a value for both")
+        clips, dropped = both.tobytes(), int((first | second).sum() - both.sum())
+        if dropped:
+            note = _joined(note, f"{counted(dropped, 'clip')} left out: a value for one method only")
+        return _Pair(contrast, Request(contrast.a, seeds_a, clips), Request(contrast.b, seeds_b, clips), dropped, note)
+
+    def _seeds(self, a: Request, b: Request) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+        """The seeds that both have; a single run that trains nothing stands beside all seeds of the other."""
+        if a.seeds == b.seeds or self._untrained(a) or self._untrained(b):
+            return a.seeds, b.seeds, ""
+        shared = tuple(seed for seed in a.seeds if seed in b.seeds)
+        if not shared:
+            return a.seeds, b.seeds, "no seed in common: seeds are not paired"
+        of = len({*a.seeds, *b.seeds})
+        return shared, shared, f"{len(shared)} of {of} seeds: the others are missing for one method"
+
+    def _missing_seeds(self, request: Request) -> str:
+        every = sorted({seed for _, seed in self.panel.runs})
+        absent = [str(seed) for seed in every if seed not in request.seeds]
+        return f"without seed {', '.join(absent)}" if absent and not self._untrained(request) else ""
+
+    def _untrained(self, request: Request) -> bool:
+        runs = self.panel.about.get(request.method, [])
+        return len(request.seeds) == 1 and bool(runs) and all(run.trainable == 0 for run in runs)
+
+    def _score(
+        self,
+        method: str,
+        measure: Measure,
+        info: DiagnosticInfo,
+        request: Request | None,
+        found: Mapping[Request, Distribution],
+    ) -> ScoreRow:
+        its = found.get(request) if request else None
+        seeds = list(request.seeds) if request else []
+        note = _joined(self.panel.blocks[info.name].note, self._missing_seeds(request) if request else "")
+        if its is None:
+            interval, note = UNKNOWN, _joined("no value", note)
+        else:
+            interval = bca(its.estimate, its.replicates_B, its.jackknife_J, self.settings.confidence)
+            note = _joined(note, interval.note, _clusters(its.cities))
+        values = its.seeds_S if its else np.empty(0)
+        return ScoreRow(
+            self.panel.backbone, method, self.panel.title(method), self.panel.family(method), info.name,
+            measure.variant, measure.headline, info.status, info.direction, info.unit,
+            its.estimate if its else np.nan, interval.low, interval.high, interval.kind, seeds,
+            [float(value) for value in values], float(values.std(ddof=1)) if len(values) > 1 else np.nan,
+            its.clips if its else 0, its.sources if its else 0, its.cities if its else 0, note,
+        )  # fmt: skip
+
+    def _contrast(
+        self,
+        pair: _Pair,
+        found: Mapping[Request, Distribution],
+        measure: Measure,
+        info: DiagnosticInfo,
+        constructions: Mapping[str, Distribution | None],
+    ) -> ContrastRow | None:
+        """The row of a contrast, undecided; None where it is neither testable nor part of the confirmatory family."""
+        contrast, confidence = pair.contrast, self.settings.confidence
+        confirmatory = contrast.confirmatory and info.status == "primary"
+        family = "primary" if confirmatory else "exploratory"
+        place = (self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family)
+        nan, unfitted = float("nan"), MixedCheck(np.nan, np.nan, False, NOT_FITTED.note)
+        if pair.a is None or pair.b is None:
+            if not confirmatory:
+                return None
+            return ContrastRow(
+                *place, nan, nan, nan, UNKNOWN.kind, nan, nan, nan, nan, nan, nan, "",
+                f"{UNTESTABLE}: {pair.missing}", False, [], [], 0, 0, 0, 0, unfitted,
+            )  # fmt: skip
+        first, second = found[pair.a], found[pair.b]
+        effect = first.over(second, measure.sign)
+        scale = max(abs(first.estimate), abs(second.estimate))
+        interval = bca(effect.estimate, effect.replicates_B, effect.jackknife_J, confidence, scale)
+        others = sensitivities(effect, interval, constructions, confidence, scale)
+        ratio, ratio_interval = _ratio(first, second, confidence)
+        seeds = sorted({*pair.a.seeds} & {*pair.b.seeds})
+        return ContrastRow(
+            *place, effect.estimate, interval.low, interval.high, interval.kind,
+            separation(effect.estimate, interval), ratio, ratio_interval.low, ratio_interval.high,
+            p_value(effect.estimate, effect.replicates_B, scale), nan, "", "", all(each.agrees for each in others),
+            seeds, [float(value) for value in effect.seeds_S], effect.clips, effect.sources, effect.cities,
+            pair.dropped, self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory), others,
+            _joined(self.panel.blocks[info.name].note, pair.note, interval.note, _clusters(effect.cities)),
+        )  # fmt: skip
+
+    def _mixed(self, a: Request, b: Request, measure: Measure, effect: float, confirmatory: bool) -> MixedCheck:
+        wanted = self.settings.mixed == "all" or (self.settings.mixed == "primary" and confirmatory)
+        if not wanted:
+            fit = NOT_FITTED
+        elif not measure.linear:
+            fit = MixedEffects(np.nan, np.nan, "not defined: the metric is no mean over clips")
+        else:
+            fit = mixed_effects(observations(self.panel, measure, a, b))
+        normalised = measure.sign * fit.effect
+        return MixedCheck(normalised, fit.standard_error, bool(normalised * effect > 0), fit.note)
+
+
+def _effect(pair: _Pair, found: Mapping[Request, Distribution], sign: float) -> Distribution | None:
+    return None if pair.a is None or pair.b is None else found[pair.a].over(found[pair.b], sign)
+
+
+def _ratio(first: Distribution, second: Distribution, confidence: float) -> tuple[float, Interval]:
+    """a / b, where both are positive in every replicate: else a ratio means nothing."""
+    sides = (first, second)
+    if any(np.isnan(d.replicates_B).any() or d.replicates_B.min() <= 0 or d.estimate <= 0 for d in sides):
+        return float("nan"), UNKNOWN
+    estimate = first.estimate / second.estimate
+    jackknife = first.jackknife_J / second.jackknife_J
+    return estimate, bca(estimate, first.replicates_B / second.replicates_B, jackknife, confidence)
+
+
+def _clusters(cities: int) -> str:
+    if cities == 1:
+        return "one city: sources resampled"
+    return f"{cities} cities: interval too narrow" if cities < FEW_CITIES else ""
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

@@ -140,6 +140,8 @@ class _Backbone:
                 row.adjusted_p, row.adjustment = float(value), adjustment
         for row in self.rows:
             row.decision = decide(row, self.settings.alpha)
+        order = [contrast.name for contrast in self.contrasts]
+        self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
 
     def notes(self) -> list[str]:
         """What a reader of the whole must know."""

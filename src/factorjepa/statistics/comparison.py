@@ -38,18 +38,22 @@ class Comparison:
     def write(self, folder: Path) -> Path:
         """One CSV per table, one of all sensitivities, `verdict.txt`, and the JSON that holds everything."""
         folder = Path(folder)
-        sensitivities = [
-            {"backbone": row.backbone, "contrast": row.contrast, "diagnostic": row.diagnostic}
-            | dataclasses.asdict(each)
+        tables: dict[str, tuple[type[Any], Sequence[Any]]] = {
+            "scorecard": (ScoreRow, self.scores),
+            "contrasts": (ContrastRow, self.contrasts),
+            "ranks": (RankRow, self.ranks),
+            "pareto": (ParetoRow, self.pareto),
+        }
+        for name, (kind, rows) in tables.items():
+            cells = [_flat(dataclasses.asdict(row)) for row in rows]
+            write_text(folder / f"{name}.csv", _csv(cells, [field.name for field in dataclasses.fields(kind)]))
+        place = ("backbone", "contrast", "diagnostic")
+        seen = [
+            {name: getattr(row, name) for name in place} | _flat(dataclasses.asdict(each))
             for row in self.contrasts
             for each in row.sensitivities
         ]
-        tables: dict[str, Sequence[Any]] = {
-            "scorecard": self.scores, "contrasts": self.contrasts, "ranks": self.ranks, "pareto": self.pareto,
-        }  # fmt: skip
-        for name, rows in tables.items():
-            write_text(folder / f"{name}.csv", _csv([_flat(dataclasses.asdict(row)) for row in rows]))
-        write_text(folder / "sensitivities.csv", _csv([_flat(row) for row in sensitivities]))
+        write_text(folder / "sensitivities.csv", _csv(seen, list(place)))
         write_text(folder / "verdict.txt", "\n".join([*self.verdict, *self.notes]) + "\n")
         write_text(folder / FILE, self.json())
         return folder
@@ -94,9 +98,10 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     return cells
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _csv(rows: list[dict[str, Any]], columns: list[str]) -> str:
+    """`columns` name an empty table; one with rows has the columns of its rows."""
     text = io.StringIO()
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = list(dict.fromkeys(key for row in rows for key in row)) or columns
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -83,7 +83,7 @@ def panel_of(scores: Scores, backbone: str, common: bool = False) -> Panel:
     names, diagnostic_rows = chosen.coded("diagnostic")
     value_rows = chosen.table["value"].to_numpy()
     variants, variant_rows = chosen.coded("variant")
-    blocks = {}
+    found = {}
     for number, name in enumerate(names):
         rows = np.flatnonzero(diagnostic_rows == number)
         used, local = np.unique(variant_rows[rows], return_inverse=True)
@@ -92,7 +92,10 @@ def panel_of(scores: Scores, backbone: str, common: bool = False) -> Panel:
         values[run_rows[rows], clip_rows[rows], local] = value_rows[rows]
         present[run_rows[rows], clip_rows[rows]] = True
         note = _same_clips(name, runs, present, values, common)
-        blocks[name] = Block(scores.diagnostics[name], tuple(variants[k] for k in used), values, note)
+        found[name] = Block(scores.diagnostics[name], tuple(variants[k] for k in used), values, note)
+    blocks = {
+        name: found[name] for name in scores.diagnostics if name in found
+    }  # the order in which they are described
     about: dict[str, list[RunInfo]] = {}
     for run in scores.runs:
         if run.backbone == backbone:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +91,11 @@ class TestSensitivity:
         row = contrast(turned)
         assert (row.decision, row.stable) == ("better", False)
         assert {each.name: each.agrees for each in row.sensitivities}["alt/auc"] is False
+
+    def test_the_headline_comes_first_in_the_scorecard(self) -> None:
+        rows = rows_of({"a": 0.0, "b": 0.0}, variants=["alt/mse", "pooled", "at 1 s"])
+        variants = [row.variant for row in compare(scores_of(rows), QUICK).scores if row.method == "a"]
+        assert variants == ["pooled", "alt/mse", "at 1 s"]
 
     def test_alternatives_can_be_named_instead(self) -> None:
         rows = rows_of({"a": -1.0, "b": 0.0}) + rows_of({"a": 1.0, "b": 0.0}, variants=["auc", "alt/x"])
@@ -198,6 +205,15 @@ class TestMissing:
         assert found.scores[0].note == "no value"
         assert found.contrasts[0].decision == "untestable: not measured for a and b"
 
+    def test_a_ratio_without_denominator_is_untestable_and_not_a_number(self) -> None:
+        info = dataclasses.replace(FUTURE, reduction="leakage", headline="mean")
+        variants = ["L->L", "L->A", "A->A", "A->L", "constant->L", "constant->A"]  # all errors alike: nothing is learnt
+        rows = [row | {"value": 1.0} for row in rows_of({"a": 0.0, "b": 0.0}, infos=[info], variants=variants)]
+        found = compare(scores_of(rows, [info]), QUICK)
+        assert math.isnan(found.contrasts[0].p)
+        assert found.contrasts[0].decision == "untestable: no interval"
+        assert found.scores[0].note == "no value"
+
     def test_a_missing_seed_leaves_the_common_ones_and_is_said(self) -> None:
         rows = [r for r in rows_of({"a": -1.0, "b": 0.0}, seeds=(1, 2, 3)) if (r["method"], r["seed"]) != ("b", 3)]
         found = compare(scores_of(rows), QUICK)
@@ -209,6 +225,7 @@ class TestMissing:
         rows = [r for r in rows_of({"a": -1.0, "b": 0.0}, seeds=(1, 2, 3)) if r["method"] == "a" or r["seed"] == 1]
         row = contrast(rows, QUICK, a=5, b=0)
         assert (row.note, row.decision) == ("", "better")
+        assert (row.seeds, len(row.seed_effects)) == ([1, 2, 3], 3)
         assert "1 of 3 seeds" in contrast(rows, QUICK, a=5, b=5).note
 
     def test_a_headline_without_scores_is_refused(self) -> None:
@@ -245,6 +262,13 @@ class TestRanksAndPareto:
         assert by_method["lora"] == ["dora", "factorjepa"]
         assert by_method["full"] == ["factorjepa"]
         assert by_method["frozen"] == []  # costs nothing
+
+
+def test_statistics_know_no_models() -> None:
+    code = (
+        "import sys, factorjepa.statistics; print([m for m in ('torch', 'statsmodels', 'pandas') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 def test_a_comparison_is_read_back_as_it_was_written(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from factorjepa.scores import DiagnosticInfo
 from factorjepa.statistics import CompareSettings, Comparison, Contrast, compare
+from factorjepa.statistics.estimand import Estimator, Request
 from factorjepa.statistics.measures import measures_of
+from factorjepa.statistics.panel import panel_of
 from factorjepa.statistics.resampling import (
     Draws,
     Hierarchy,
@@ -122,6 +124,17 @@ def test_blocks_of_weights_give_what_all_at_once_give(monkeypatch: pytest.Monkey
     monkeypatch.setattr("factorjepa.statistics.resampling._KEPT", 0)
     monkeypatch.setattr("factorjepa.statistics.resampling._CHUNK", 70)
     assert Draws(counts, hierarchy).of(columns, valid) == pytest.approx(at_once, rel=1e-14)
+
+
+def test_a_city_without_any_value_is_not_left_out_in_turn() -> None:
+    """It would enter the acceleration as a city that changes nothing."""
+    rows = [row | ({"value": np.nan} if row["city"] == "c01" else {}) for row in rows_of({"a": 0.0}, cities=5)]
+    estimator = Estimator(panel_of(scores_of(rows), "nano"), 100, 0)
+    measure = measures_of(FUTURE, ["pooled"])[0]
+    request = Request("a", (17, 29), estimator.defined(measure, "a", (17, 29)).tobytes())
+    found = estimator.distributions(measure, [request])[request]
+    assert (len(found.jackknife_J), found.cities) == (4, 4)
+    assert found.jackknife_J.mean() == pytest.approx(found.estimate)
 
 
 class TestInvariance:

@@ -15,18 +15,18 @@ import numpy as np
 
 from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
-from ..words import counted
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
 from .estimand import Distribution, Estimator, Request
-from .intervals import UNKNOWN, Interval, bca, p_value, separation
+from .intervals import bca, p_value, separation
 from .measures import Measure, alternatives_of, measures_of
-from .mixed import NOT_FITTED, MixedEffects, mixed_effects, observations
+from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
+from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up
 from .panel import Panel, panel_of
 from .pareto import pareto_rows
 from .ranks import rank_rows
-from .rows import ContrastRow, MixedCheck, ScoreRow
+from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
 from .verdict import UNTESTABLE, decide, verdict
 
@@ -87,18 +87,6 @@ def _check(scores: Scores, settings: CompareSettings) -> None:
         raise ScoresError(f"alternatives of diagnostics that the scores do not hold: {', '.join(unknown)}")
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A contrast on a measure: what to ask for on either side, or why it cannot be tested."""
-
-    contrast: Contrast
-    a: Request | None = None
-    b: Request | None = None
-    dropped: int = 0
-    note: str = ""
-    missing: str = ""
-
-
 class _Backbone:
     """Collects the rows of one backbone, diagnostic by diagnostic."""
 
@@ -128,6 +116,8 @@ class _Backbone:
         for measure in others:
             if measure.variant not in done:
                 self._measure(measure, block.info, ())
+        diagnostics = list(self.panel.blocks)
+        self.scores.sort(key=lambda row: (diagnostics.index(row.diagnostic), not row.headline))
 
     def adjust(self) -> None:
         """Holm over the confirmatory family, Benjamini-Hochberg over the rest, then the decisions."""
@@ -162,57 +152,16 @@ class _Backbone:
 
     def _measure(
         self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
-    ) -> tuple[dict[Request, Distribution], list[_Pair]]:
+    ) -> tuple[dict[Request, Distribution], list[Pair | Unpaired]]:
         """Distributions of all methods and contrasts; score rows are written on the way."""
-        own: dict[str, Request] = {}
-        for method in self.panel.methods:
-            if seeds := self.estimator.measured(measure, method):
-                mask_N = self.estimator.defined(measure, method, seeds)
-                own[method] = Request(method, seeds, mask_N.tobytes())
-        pairs = [self._pair(measure, contrast, own) for contrast in contrasts]
-        sides = [side for pair in pairs for side in (pair.a, pair.b) if side is not None]
+        own = own_requests(self.estimator, measure)
+        pairs = [pair_up(self.estimator, measure, contrast, own) for contrast in contrasts]
+        sides = [side for pair in pairs if isinstance(pair, Pair) for side in (pair.a, pair.b)]
         usable = [request for request in (*own.values(), *sides) if request.mask_N.any()]
         found = self.estimator.distributions(measure, usable)
         for method in self.panel.methods:
             self.scores.append(self._score(method, measure, info, own.get(method), found))
         return found, pairs
-
-    def _pair(self, measure: Measure, contrast: Contrast, own: Mapping[str, Request]) -> _Pair:
-        absent = [method for method in (contrast.a, contrast.b) if method not in self.panel.methods]
-        if absent:
-            return _Pair(contrast, missing=f"no scores of {' and '.join(absent)}")
-        unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
-        if unmeasured:
-            return _Pair(contrast, missing=f"not measured for {' and '.join(unmeasured)}")
-        seeds_a, seeds_b, note = self._seeds(own[contrast.a], own[contrast.b])
-        first = self.estimator.defined(measure, contrast.a, seeds_a)
-        second = self.estimator.defined(measure, contrast.b, seeds_b)
-        both = first & second
-        if not both.any():
-            return _Pair(contrast, missing="no clip has a value for both")
-        clips, dropped = both.tobytes(), int((first | second).sum() - both.sum())
-        if dropped:
-            note = _joined(note, f"{counted(dropped, 'clip')} left out: a value for one method only")
-        return _Pair(contrast, Request(contrast.a, seeds_a, clips), Request(contrast.b, seeds_b, clips), dropped, note)
-
-    def _seeds(self, a: Request, b: Request) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-        """The seeds that both have; a single run that trains nothing stands beside all seeds of the other."""
-        if a.seeds == b.seeds or self._untrained(a) or self._untrained(b):
-            return a.seeds, b.seeds, ""
-        shared = tuple(seed for seed in a.seeds if seed in b.seeds)
-        if not shared:
-            return a.seeds, b.seeds, "no seed in common: seeds are not paired"
-        of = len({*a.seeds, *b.seeds})
-        return shared, shared, f"{len(shared)} of {of} seeds: the others are missing for one method"
-
-    def _missing_seeds(self, request: Request) -> str:
-        every = sorted({seed for _, seed in self.panel.runs})
-        absent = [str(seed) for seed in every if seed not in request.seeds]
-        return f"without seed {', '.join(absent)}" if absent and not self._untrained(request) else ""
-
-    def _untrained(self, request: Request) -> bool:
-        runs = self.panel.about.get(request.method, [])
-        return len(request.seeds) == 1 and bool(runs) and all(run.trainable == 0 for run in runs)
 
     def _score(
         self,
@@ -222,26 +171,27 @@ class _Backbone:
         request: Request | None,
         found: Mapping[Request, Distribution],
     ) -> ScoreRow:
-        its = found.get(request) if request else None
-        seeds = list(request.seeds) if request else []
-        note = _joined(self.panel.blocks[info.name].note, self._missing_seeds(request) if request else "")
-        if its is None:
-            interval, note = UNKNOWN, _joined("no value", note)
-        else:
-            interval = bca(its.estimate, its.replicates_B, its.jackknife_J, self.settings.confidence)
-            note = _joined(note, interval.note, _clusters(its.cities))
-        values = its.seeds_S if its else np.empty(0)
-        return ScoreRow(
+        row = ScoreRow(
             self.panel.backbone, method, self.panel.title(method), self.panel.family(method), info.name,
             measure.variant, measure.headline, info.status, info.direction, info.unit,
-            its.estimate if its else np.nan, interval.low, interval.high, interval.kind, seeds,
-            [float(value) for value in values], float(values.std(ddof=1)) if len(values) > 1 else np.nan,
-            its.clips if its else 0, its.sources if its else 0, its.cities if its else 0, note,
         )  # fmt: skip
+        clips = self.panel.blocks[info.name].note
+        its = found.get(request) if request else None
+        if request is None or its is None:
+            row.note = _joined("no value", clips)
+            return row
+        interval = bca(its.estimate, its.replicates_B, its.jackknife_J, self.settings.confidence)
+        row.mean, row.low, row.high, row.interval = its.estimate, interval.low, interval.high, interval.kind
+        row.seeds, row.seed_values = list(request.seeds), its.seeds_S.tolist()
+        if len(its.seeds_S) > 1:
+            row.seed_sd = float(its.seeds_S.std(ddof=1))
+        row.clips, row.sources, row.cities = its.clips, its.sources, its.cities
+        row.note = _joined(clips, missing_seeds(self.panel, request), interval.note, _clusters(its.cities))
+        return row
 
     def _contrast(
         self,
-        pair: _Pair,
+        pair: Pair | Unpaired,
         found: Mapping[Request, Distribution],
         measure: Measure,
         info: DiagnosticInfo,
@@ -251,55 +201,52 @@ class _Backbone:
         contrast, confidence = pair.contrast, self.settings.confidence
         confirmatory = contrast.confirmatory and info.status == "primary"
         family = "primary" if confirmatory else "exploratory"
-        place = (self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family)
-        nan, unfitted = float("nan"), MixedCheck(np.nan, np.nan, False, NOT_FITTED.note)
-        if pair.a is None or pair.b is None:
-            if not confirmatory:
-                return None
-            return ContrastRow(
-                *place, nan, nan, nan, UNKNOWN.kind, nan, nan, nan, nan, nan, nan, "",
-                f"{UNTESTABLE}: {pair.missing}", False, [], [], 0, 0, 0, 0, unfitted,
-            )  # fmt: skip
+        row = ContrastRow(self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family)
+        if isinstance(pair, Unpaired):
+            row.decision = f"{UNTESTABLE}: {pair.why}"
+            return row if confirmatory else None
         first, second = found[pair.a], found[pair.b]
         effect = first.over(second, measure.sign)
         scale = max(abs(first.estimate), abs(second.estimate))
         interval = bca(effect.estimate, effect.replicates_B, effect.jackknife_J, confidence, scale)
-        others = sensitivities(effect, interval, constructions, confidence, scale)
-        ratio, ratio_interval = _ratio(first, second, confidence)
-        seeds = sorted({*pair.a.seeds} & {*pair.b.seeds})
-        return ContrastRow(
-            *place, effect.estimate, interval.low, interval.high, interval.kind,
-            separation(effect.estimate, interval), ratio, ratio_interval.low, ratio_interval.high,
-            p_value(effect.estimate, effect.replicates_B, scale), nan, "", "", all(each.agrees for each in others),
-            seeds, [float(value) for value in effect.seeds_S], effect.clips, effect.sources, effect.cities,
-            pair.dropped, self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory), others,
-            _joined(self.panel.blocks[info.name].note, pair.note, interval.note, _clusters(effect.cities)),
-        )  # fmt: skip
+        row.effect, row.low, row.high, row.interval = effect.estimate, interval.low, interval.high, interval.kind
+        row.units = separation(effect.estimate, interval)
+        row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
+        row.p = p_value(effect.estimate, effect.replicates_B, scale)
+        row.sensitivities = sensitivities(effect, interval, constructions, confidence, scale)
+        row.stable = all(each.agrees for each in row.sensitivities)
+        row.mixed = self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory)
+        if pair.paired_seeds:
+            row.seeds, row.seed_effects = sorted({*pair.a.seeds, *pair.b.seeds}), effect.seeds_S.tolist()
+        row.clips, row.sources, row.cities = effect.clips, effect.sources, effect.cities
+        row.dropped = pair.dropped
+        clips = self.panel.blocks[info.name].note
+        row.note = _joined(clips, pair.note, interval.note, _clusters(effect.cities))
+        return row
 
     def _mixed(self, a: Request, b: Request, measure: Measure, effect: float, confirmatory: bool) -> MixedCheck:
-        wanted = self.settings.mixed == "all" or (self.settings.mixed == "primary" and confirmatory)
-        if not wanted:
-            fit = NOT_FITTED
-        elif not measure.linear:
-            fit = MixedEffects(np.nan, np.nan, "not defined: the metric is no mean over clips")
-        else:
-            fit = mixed_effects(observations(self.panel, measure, a, b))
+        if self.settings.mixed == "none" or (self.settings.mixed == "primary" and not confirmatory):
+            return MixedCheck()
+        if not measure.linear:
+            return MixedCheck(note="not defined: the metric is no mean over clips")
+        fit = mixed_effects(observations(self.panel, measure, a, b))
         normalised = measure.sign * fit.effect
         return MixedCheck(normalised, fit.standard_error, bool(normalised * effect > 0), fit.note)
 
 
-def _effect(pair: _Pair, found: Mapping[Request, Distribution], sign: float) -> Distribution | None:
-    return None if pair.a is None or pair.b is None else found[pair.a].over(found[pair.b], sign)
+def _effect(pair: Pair | Unpaired, found: Mapping[Request, Distribution], sign: float) -> Distribution | None:
+    return None if isinstance(pair, Unpaired) else found[pair.a].over(found[pair.b], sign)
 
 
-def _ratio(first: Distribution, second: Distribution, confidence: float) -> tuple[float, Interval]:
+def _ratio(first: Distribution, second: Distribution, confidence: float) -> tuple[float, tuple[float, float]]:
     """a / b, where both are positive in every replicate: else a ratio means nothing."""
-    sides = (first, second)
-    if any(np.isnan(d.replicates_B).any() or d.replicates_B.min() <= 0 or d.estimate <= 0 for d in sides):
-        return float("nan"), UNKNOWN
+    for side in (first, second):
+        if side.estimate <= 0 or not side.replicates_B.min() > 0:  # NaN is not positive either
+            return NAN, (NAN, NAN)
     estimate = first.estimate / second.estimate
     jackknife = first.jackknife_J / second.jackknife_J
-    return estimate, bca(estimate, first.replicates_B / second.replicates_B, jackknife, confidence)
+    interval = bca(estimate, first.replicates_B / second.replicates_B, jackknife, confidence)
+    return estimate, (interval.low, interval.high)
 
 
 def _clusters(cities: int) -> str:

@@ -57,8 +57,11 @@ class Distribution:
     cities: int
 
     def over(self, other: Distribution, sign: float) -> Distribution:
-        """The direction-normalised difference (eq. delta_AB): positive favours this one. Same clips on both sides."""
-        same = len(self.seeds_S) == len(other.seeds_S)
+        """The direction-normalised difference (eq. delta_AB): positive favours this one. Same clips on both sides.
+
+        Seeds are taken away pairwise; a single run of one side from every seed of the other.
+        """
+        paired = len(self.seeds_S) == len(other.seeds_S) or 1 in (len(self.seeds_S), len(other.seeds_S))
         return Distribution(
             sign * (self.estimate - other.estimate),
             sign * (self.replicates_B - other.replicates_B),
@@ -66,7 +69,7 @@ class Distribution:
             sign * (self.source_only_B - other.source_only_B),
             sign * (self.crossed_B - other.crossed_B),
             sign * (self.clip_weighted - other.clip_weighted),
-            sign * (self.seeds_S - other.seeds_S) if same else np.empty(0),
+            sign * (self.seeds_S - other.seeds_S) if paired else np.empty(0),
             self.clips,
             self.sources,
             self.cities,

@@ -31,9 +31,6 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-UNKNOWN = Interval(np.nan, np.nan, NONE)
-
-
 def bca(
     estimate: float, replicates_B: Array, jackknife_J: Array, confidence: float = 0.95, scale: float = 0.0
 ) -> Interval:

@@ -31,9 +31,6 @@ class MixedEffects:
     note: str = ""
 
 
-NOT_FITTED = MixedEffects(float("nan"), float("nan"), "not fitted")
-
-
 @dataclass(frozen=True)
 class Observations:
     """One entry per method, seed and clip, sorted by city."""

@@ -22,7 +22,7 @@ Counts = np.ndarray[Any, np.dtype[np.unsignedinteger[Any]]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CHUNK = 4_000_000  # numbers in one block of weights
-_KEPT = 64_000_000  # numbers of weights that are kept for the next call: half a gigabyte
+_KEPT = 25_000_000  # numbers of weights that are kept for the next call: 200 MB
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ def _nan_for_null(value: Any) -> Any:
 
 
 Number = Annotated[float, BeforeValidator(_nan_for_null)]
+NAN = float("nan")
 
 
 @dataclass
@@ -29,16 +30,16 @@ class ScoreRow:
     status: str
     direction: str
     unit: str
-    mean: Number
-    low: Number
-    high: Number
-    interval: str  # BCa, or what took its place
-    seeds: list[int]
-    seed_values: list[Number]
-    seed_sd: Number
-    clips: int
-    sources: int
-    cities: int
+    mean: Number = NAN
+    low: Number = NAN
+    high: Number = NAN
+    interval: str = "none"  # BCa, or what took its place
+    seeds: list[int] = field(default_factory=list)
+    seed_values: list[Number] = field(default_factory=list)
+    seed_sd: Number = NAN
+    clips: int = 0
+    sources: int = 0
+    cities: int = 0
     note: str = ""
 
 
@@ -58,10 +59,10 @@ class Sensitivity:
 class MixedCheck:
     """The nested mixed-effects model; supportive only where its direction is the clustered estimate's."""
 
-    effect: Number
-    standard_error: Number
-    supportive: bool
-    note: str = ""
+    effect: Number = NAN
+    standard_error: Number = NAN
+    supportive: bool = False
+    note: str = "not fitted"
 
 
 @dataclass
@@ -75,26 +76,26 @@ class ContrastRow:
     diagnostic: str
     status: str
     family: str  # primary (confirmatory) or exploratory
-    effect: Number
-    low: Number
-    high: Number
-    interval: str
-    units: Number  # effect over the half of its interval that faces zero
-    ratio: Number  # value of a over value of b
-    ratio_low: Number
-    ratio_high: Number
-    p: Number
-    adjusted_p: Number
-    adjustment: str
-    decision: str  # better, worse, not separated, untestable: ...
-    stable: bool
-    seeds: list[int]
-    seed_effects: list[Number]
-    clips: int
-    sources: int
-    cities: int
-    dropped: int  # clips that only one of the two had a value for
-    mixed: MixedCheck
+    effect: Number = NAN
+    low: Number = NAN
+    high: Number = NAN
+    interval: str = "none"
+    units: Number = NAN  # effect over the half of its interval that faces zero
+    ratio: Number = NAN  # value of a over value of b
+    ratio_low: Number = NAN
+    ratio_high: Number = NAN
+    p: Number = NAN
+    adjusted_p: Number = NAN
+    adjustment: str = ""
+    decision: str = ""  # better, worse, not separated, untestable: ...
+    stable: bool = False
+    seeds: list[int] = field(default_factory=list)
+    seed_effects: list[Number] = field(default_factory=list)
+    clips: int = 0
+    sources: int = 0
+    cities: int = 0
+    dropped: int = 0  # clips that only one of the two had a value for
+    mixed: MixedCheck = field(default_factory=MixedCheck)
     sensitivities: list[Sensitivity] = field(default_factory=list)
     note: str = ""
 

@@ -86,6 +86,7 @@ class Estimator:
         self._jackknife = Draws(leave_one_out_counts(place), place)
         self._hierarchical = Draws(hierarchical_counts(place, replicates, seed), place)
         self._source_only = Draws(source_only_counts(place, replicates, seed), place)
+        self._drawn_seeds: dict[int, Array] = {}
         self._last: tuple[Measure, Array] | None = None
 
     def defined(self, measure: Measure, method: str, seeds: tuple[int, ...]) -> Mask:
@@ -128,8 +129,7 @@ class Estimator:
         for request, positions in zip(group, runs, strict=True):
             its = slice(first, first + len(positions))
             first += len(positions)
-            drawn_BS = seed_weights(len(positions), self.replicates, self.seed)
-            crossed_BK = np.einsum("bs,bsk->bk", drawn_BS, replicates[:, its])
+            crossed_BK = np.einsum("bs,bsk->bk", self._seed_weights(len(positions)), replicates[:, its])
             found[request] = Distribution(
                 float(measure.reduce(whole[:, its].mean(1))[0]),
                 measure.reduce(replicates[:, its].mean(1)),
@@ -150,6 +150,12 @@ class Estimator:
         clips_V = np.add.reduceat(mask_N.astype(np.float64), starts)
         sums = np.add.reduceat(np.where(mask_N[None, :, None], values_RNK, 0.0), starts, axis=1)
         return sums / np.maximum(clips_V, 1.0)[None, :, None], clips_V
+
+    def _seed_weights(self, seeds: int) -> Array:
+        """One draw of seeds for all methods that have as many."""
+        if seeds not in self._drawn_seeds:
+            self._drawn_seeds[seeds] = seed_weights(seeds, self.replicates, self.seed)
+        return self._drawn_seeds[seeds]
 
     def _values(self, measure: Measure) -> Array:
         if self._last is None or self._last[0] is not measure:

@@ -13,6 +13,7 @@ import pytest
 
 from factorjepa.adaptation.registry import METHODS
 from factorjepa.errors import ScoresError
+from factorjepa.scores import Scores
 from factorjepa.statistics import PRESPECIFIED, CompareSettings, Comparison, Contrast, ContrastRow, compare
 from factorjepa.statistics.contrasts import extended
 from factorjepa.statistics.ranks import FAMILIES
@@ -262,6 +263,13 @@ class TestRanksAndPareto:
         assert by_method["lora"] == ["dora", "factorjepa"]
         assert by_method["full"] == ["factorjepa"]
         assert by_method["frozen"] == []  # costs nothing
+
+    def test_hours_that_nobody_logged_leave_the_comparison_and_that_is_said(self) -> None:
+        scores = scores_of(rows_of({"a": 0.0, "b": 0.5}))
+        runs = [dataclasses.replace(run, seconds=None if run.method == "b" else 9e9) for run in scores.runs]
+        rows = compare(Scores(scores.table, scores.diagnostics, {}, runs), QUICK).pareto
+        assert [row.dominated_by for row in rows] == [[], ["a"]]
+        assert all("hours are left out" in row.note for row in rows)
 
 
 def test_statistics_know_no_models() -> None:

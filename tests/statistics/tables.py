@@ -28,7 +28,7 @@ def places(cities: int, sources: int, clips: int) -> list[tuple[str, str, str]]:
 
 def rows_of(
     shifts: Mapping[str, float],
-    cities: int = 8,
+    cities: int = 10,
     sources: int = 3,
     clips: int = 2,
     seeds: Sequence[int] = (17, 29),

@@ -171,8 +171,8 @@ class TestFewClusters:
         assert "one city: sources resampled" in row.note
 
     def test_few_cities_carry_a_warning_and_many_do_not(self) -> None:
-        few, many = (compare(scores_of(rows_of({"a": 0.0}, cities=n)), QUICK) for n in (4, 8))
-        assert "4 cities: interval too narrow" in few.scores[0].note
+        few, many = (compare(scores_of(rows_of({"a": 0.0}, cities=n)), QUICK) for n in (4, 10))
+        assert few.scores[0].note == "4 cities: intervals are too narrow, some cover 81%"
         assert any("too narrow" in note for note in few.notes)
         assert not many.scores[0].note
 
@@ -180,11 +180,11 @@ class TestFewClusters:
 class TestMissing:
     def test_unequal_clips_are_refused_with_their_counts(self) -> None:
         rows = [r for r in rows_of({"a": 0.0, "b": 0.0}) if r["method"] == "a" or r["city"] != "c00"]
-        with pytest.raises(ScoresError, match=r"a \(seed 17\): 48, .* b \(seed 17\): 42.* 42 in common.*--common"):
+        with pytest.raises(ScoresError, match=r"a \(seed 17\): 60, .* b \(seed 17\): 54.* 54 in common.*--common"):
             compare(scores_of(rows), QUICK)
         row = contrast(rows, dataclasses.replace(QUICK, common=True))
-        assert (row.clips, row.cities) == (42, 7)
-        assert "42 common clips of 48" in row.note
+        assert (row.clips, row.cities) == (54, 9)
+        assert "54 common clips of 60" in row.note
 
     def test_no_common_clip_is_refused_even_so(self) -> None:
         rows = [r for r in rows_of({"a": 0.0, "b": 0.0}) if (r["method"] == "a") == (r["city"] < "c04")]
@@ -195,7 +195,7 @@ class TestMissing:
         rows = rows_of({"a": -0.5, "b": 0.0}, noise=0.0)
         rows = [r | {"value": np.nan} if r["method"] == "b" and r["city"] == "c00" else r for r in rows]
         row = contrast(rows)
-        assert (row.dropped, row.clips, row.cities) == (6, 42, 7)
+        assert (row.dropped, row.clips, row.cities) == (6, 54, 9)
         assert "6 clips left out" in row.note
         assert row.effect == pytest.approx(0.5)  # exactly paired: the other clips do not matter
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from factorjepa.statistics import CompareSettings, Contrast, compare
-from factorjepa.statistics.intervals import bca, p_value, separation
+from factorjepa.statistics.intervals import bca, expected_coverage, p_value, separation
 from factorjepa.statistics.multiplicity import benjamini_hochberg, holm
 from factorjepa.statistics.resampling import Draws, Hierarchy, hierarchical_counts, leave_one_out_counts
 
@@ -76,6 +76,12 @@ def test_one_unit_is_an_interval_that_touches_zero() -> None:
     assert separation(1.0, touching) == 1.0
     assert separation(-1.0, dataclasses.replace(interval, low=-3.0, high=0.0)) == -1.0
     assert separation(2.0, dataclasses.replace(interval, low=1.5, high=9.0)) == 4.0
+
+
+@pytest.mark.parametrize(("cities", "measured"), [(22, 0.930), (8, 0.885), (4, 0.822)])
+def test_what_few_cities_cover_is_what_simulation_shows(cities: int, measured: float) -> None:
+    """`benchmarks/coverage.py`, design "only cities vary", intervals of the mean."""
+    assert expected_coverage(cities) == pytest.approx(measured, abs=0.015)
 
 
 @settings(max_examples=12, deadline=None)  # their Holm takes 0.1 s

@@ -18,7 +18,7 @@ from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
 from .estimand import Distribution, Estimator, Request
-from .intervals import bca, p_value, separation
+from .intervals import bca, expected_coverage, p_value, separation
 from .measures import Measure, alternatives_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
@@ -30,7 +30,7 @@ from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
 from .verdict import UNTESTABLE, decide, verdict
 
-FEW_CITIES = 6
+FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
 Progress = Callable[[int, int], None]
 
 
@@ -139,7 +139,7 @@ class _Backbone:
         if place.cities == 1:
             said.append("one city: sources were resampled, and nothing is said about other cities")
         elif place.cities < FEW_CITIES:
-            said.append(f"{place.cities} cities: intervals are too narrow and p-values too small (docs/statistics.md)")
+            said.append(f"{_too_narrow(place.cities, self.settings.confidence)}, and p-values are too small")
         absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")
@@ -186,7 +186,9 @@ class _Backbone:
         if len(its.seeds_S) > 1:
             row.seed_sd = float(its.seeds_S.std(ddof=1))
         row.clips, row.sources, row.cities = its.clips, its.sources, its.cities
-        row.note = _joined(clips, missing_seeds(self.panel, request), interval.note, _clusters(its.cities))
+        row.note = _joined(
+            clips, missing_seeds(self.panel, request), interval.note, _clusters(its.cities, self.settings.confidence)
+        )
         return row
 
     def _contrast(
@@ -221,7 +223,7 @@ class _Backbone:
         row.clips, row.sources, row.cities = effect.clips, effect.sources, effect.cities
         row.dropped = pair.dropped
         clips = self.panel.blocks[info.name].note
-        row.note = _joined(clips, pair.note, interval.note, _clusters(effect.cities))
+        row.note = _joined(clips, pair.note, interval.note, _clusters(effect.cities, confidence))
         return row
 
     def _mixed(self, a: Request, b: Request, measure: Measure, effect: float, confirmatory: bool) -> MixedCheck:
@@ -249,10 +251,14 @@ def _ratio(first: Distribution, second: Distribution, confidence: float) -> tupl
     return estimate, (interval.low, interval.high)
 
 
-def _clusters(cities: int) -> str:
+def _clusters(cities: int, confidence: float) -> str:
     if cities == 1:
         return "one city: sources resampled"
-    return f"{cities} cities: interval too narrow" if cities < FEW_CITIES else ""
+    return _too_narrow(cities, confidence) if cities < FEW_CITIES else ""
+
+
+def _too_narrow(cities: int, confidence: float) -> str:
+    return f"{cities} cities: intervals are too narrow, some cover {expected_coverage(cities, confidence):.0%}"
 
 
 def _joined(*notes: str) -> str:

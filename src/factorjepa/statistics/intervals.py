@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr
 
 from .measures import Array
 
@@ -77,6 +77,15 @@ def separation(effect: float, interval: Interval) -> float:
     """The effect over the interval's half that faces zero: 1 where the interval just touches zero."""
     half = effect - interval.low if effect > 0 else interval.high - effect
     return float(effect / half) if half > 0 else float("nan")
+
+
+def expected_coverage(clusters: int, confidence: float = 0.95) -> float:
+    """What a bootstrap interval of a mean over few alike clusters really covers (normal, all variation between them).
+
+    Its variance is (C - 1)/C of the unbiased one, and normal quantiles stand where Student's belong.
+    """
+    reach = ndtri((1 + confidence) / 2) * np.sqrt((clusters - 1) / clusters)
+    return float(2 * stdtr(clusters - 1, reach) - 1)
 
 
 def _acceleration(jackknife_J: Array) -> float:

@@ -233,7 +233,8 @@ class _Backbone:
             return MixedCheck(note="not defined: the metric is no mean over clips")
         fit = mixed_effects(observations(self.panel, measure, a, b))
         normalised = measure.sign * fit.effect
-        return MixedCheck(normalised, fit.standard_error, bool(normalised * effect > 0), fit.note)
+        supportive = fit.converged and bool(normalised * effect > 0)
+        return MixedCheck(normalised, fit.standard_error, supportive, fit.note)
 
 
 def _effect(pair: Pair | Unpaired, found: Mapping[Request, Distribution], sign: float) -> Distribution | None:

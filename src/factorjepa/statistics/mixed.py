@@ -29,6 +29,7 @@ class MixedEffects:
     effect: float
     standard_error: float
     note: str = ""
+    converged: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def mixed_effects(data: Observations) -> MixedEffects:
     except (np.linalg.LinAlgError, ValueError) as error:
         return MixedEffects(float("nan"), float("nan"), f"failed: {error}")
     warned = [str(w.message) for w in said if issubclass(w.category, ConvergenceWarning)]
-    singular = [text for text in warned if "singular" in text or "boundary" in text]
-    rough = not fit.converged or len(warned) > len(singular)
-    notes = (["singular"] if singular else []) + (["did not converge"] if rough else [])
-    return MixedEffects(float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale, ", ".join(notes))
+    singular = any("singular" in text or "boundary" in text for text in warned)
+    notes = (["singular"] if singular else []) + ([] if fit.converged else ["did not converge"])
+    effect, error = float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale
+    return MixedEffects(effect, error, ", ".join(notes), bool(fit.converged))

@@ -87,5 +87,5 @@ def mixed_effects(data: Observations) -> MixedEffects:
     warned = [str(w.message) for w in said if issubclass(w.category, ConvergenceWarning)]
     singular = any("singular" in text or "boundary" in text for text in warned)
     notes = (["singular"] if singular else []) + ([] if fit.converged else ["did not converge"])
-    effect, error = float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale
-    return MixedEffects(effect, error, ", ".join(notes), bool(fit.converged))
+    effect, spread = float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale
+    return MixedEffects(effect, spread, ", ".join(notes), bool(fit.converged))

@@ -82,3 +82,11 @@ def test_a_missing_or_foreign_file_says_what_to_do(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "scores.parquet")
     with pytest.raises(ScoresError, match="not one that `factorjepa evaluate` wrote"):
         Scores.read(tmp_path)
+
+
+def test_coded_columns_are_positions_among_the_sorted_values() -> None:
+    coded = scores(row(method="b"), row(method="a"), row(method="b", seed=3))
+    names, positions = coded.coded("method")
+    assert (names, positions.tolist()) == (["a", "b"], [1, 0, 1])
+    seeds, positions = coded.coded("seed")
+    assert (seeds, positions.tolist()) == ([3, 17], [1, 1, 0])

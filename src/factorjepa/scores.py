@@ -177,6 +177,12 @@ class Scores:
         """Plain NumPy columns, words as objects."""
         return {name: self.table[name].to_numpy(zero_copy_only=False) for name in self.table.column_names}
 
+    def coded(self, column: str) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.intp]]]:
+        """The distinct values of a column, sorted, and the position among them of every row's."""
+        names = self.values(column)
+        positions = pc.index_in(self.table[column].cast(_plain().field(column).type), pa.array(names))
+        return names, positions.to_numpy().astype(np.intp)
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 

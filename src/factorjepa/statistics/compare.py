@@ -1,0 +1,266 @@
+"""`compare(scores, settings)`: from a table of scores to scorecard, contrasts, ranks and verdict.
+
+Per backbone and diagnostic: distributions of every measure and method from one set of draws; contrasts are differences
+of distributions on the clips that both methods have. Adjustment for multiplicity comes last, over everything tested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..errors import ScoresError
+from ..scores import DiagnosticInfo, Scores
+from .comparison import Comparison
+from .contrasts import PRESPECIFIED, Contrast, extended
+from .estimand import Distribution, Estimator, Request
+from .intervals import bca, expected_coverage, p_value, separation
+from .measures import Measure, alternatives_of, measures_of
+from .mixed import mixed_effects, observations
+from .multiplicity import benjamini_hochberg, holm
+from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up
+from .panel import Panel, panel_of
+from .pareto import pareto_rows
+from .ranks import rank_rows
+from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
+from .sensitivity import sensitivities
+from .verdict import UNTESTABLE, decide, verdict
+
+FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """How to compare."""
+
+    replicates: int = 10_000
+    seed: int = 0
+    confidence: float = 0.95
+    alpha: float = 0.05
+    common: bool = False  # keep the clips that all methods share where they differ
+    mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
+    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/...
+    contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
+
+
+def compare(scores: Scores, settings: CompareSettings | None = None, progress: Progress | None = None) -> Comparison:
+    """Everything that appendix E asks for; deterministic for a seed."""
+    settings = settings or CompareSettings()
+    _check(scores, settings)
+    backbones = scores.values("backbone")
+    panels = [panel_of(scores, backbone, settings.common) for backbone in backbones]
+    total, done = sum(len(panel.blocks) for panel in panels), 0
+    score_rows: list[ScoreRow] = []
+    contrast_rows: list[ContrastRow] = []
+    notes: list[str] = []
+    for panel in panels:
+        work = _Backbone(panel, settings)
+        for name in panel.blocks:
+            work.diagnostic(name)
+            done += 1
+            if progress:
+                progress(done, total)
+        work.adjust()
+        score_rows += work.scores
+        contrast_rows += work.rows
+        notes += work.notes()
+    titles = {method: panel.title(method) for panel in panels for method in panel.methods}
+    names = {name: info.title for name, info in scores.diagnostics.items()}
+    pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
+    said = verdict(contrast_rows, titles, names)
+    about = dataclasses.asdict(settings)
+    return Comparison(about, scores.evaluator, score_rows, contrast_rows, rank_rows(score_rows), pareto, said, notes)
+
+
+def _check(scores: Scores, settings: CompareSettings) -> None:
+    if not len(scores):
+        raise ScoresError("there are no scores to compare")
+    if settings.replicates < 100:
+        raise ScoresError(f"{settings.replicates} replicates give no interval: ask for at least 100, better 10,000")
+    unknown = sorted(set(settings.alternatives or ()) - scores.diagnostics.keys())
+    if unknown:
+        raise ScoresError(f"alternatives of diagnostics that the scores do not hold: {', '.join(unknown)}")
+
+
+class _Backbone:
+    """Collects the rows of one backbone, diagnostic by diagnostic."""
+
+    def __init__(self, panel: Panel, settings: CompareSettings) -> None:
+        self.panel, self.settings = panel, settings
+        self.estimator = Estimator(panel, settings.replicates, settings.seed)
+        families = {method: panel.family(method) for method in panel.methods}
+        asked = settings.contrasts
+        self.contrasts = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else list(asked)
+        self.scores: list[ScoreRow] = []
+        self.rows: list[ContrastRow] = []
+
+    def diagnostic(self, name: str) -> None:
+        block, chosen = self.panel.blocks[name], self.settings.alternatives
+        measures = measures_of(block.info, block.variants, (chosen or {}).get(name))
+        effects: dict[str, dict[str, Distribution | None]] = {}
+        for measure in alternatives_of(block.info, measures, chosen):
+            found, pairs = self._measure(measure, block.info, self.contrasts)
+            for pair in pairs:
+                effects.setdefault(pair.contrast.name, {})[measure.variant] = _effect(pair, found, measure.sign)
+        headline, *others = measures
+        found, pairs = self._measure(headline, block.info, self.contrasts)
+        for pair in pairs:
+            if row := self._contrast(pair, found, headline, block.info, effects.get(pair.contrast.name, {})):
+                self.rows.append(row)
+        done = {row.variant for row in self.scores if row.diagnostic == name}
+        for measure in others:
+            if measure.variant not in done:
+                self._measure(measure, block.info, ())
+        diagnostics = list(self.panel.blocks)
+        self.scores.sort(key=lambda row: (diagnostics.index(row.diagnostic), not row.headline))
+
+    def adjust(self) -> None:
+        """Holm over the confirmatory family, Benjamini-Hochberg over the rest, then the decisions."""
+        for family, adjustment, adjusted in (
+            ("primary", "Holm", holm),
+            ("exploratory", "Benjamini-Hochberg", benjamini_hochberg),
+        ):
+            tested = [row for row in self.rows if row.family == family and not np.isnan(row.p)]
+            for row, value in zip(tested, adjusted([row.p for row in tested]), strict=True):
+                row.adjusted_p, row.adjustment = float(value), adjustment
+        for row in self.rows:
+            row.decision = decide(row, self.settings.alpha)
+        order = [contrast.name for contrast in self.contrasts]
+        self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
+
+    def notes(self) -> list[str]:
+        """What a reader of the whole must know."""
+        said, place = [], self.panel.hierarchy
+        if place.cities == 1:
+            said.append("one city: sources were resampled, and nothing is said about other cities")
+        elif place.cities < FEW_CITIES:
+            said.append(f"{_too_narrow(place.cities, self.settings.confidence)}, and p-values are too small")
+        absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
+        if absent:
+            said.append(f"not testable, a method is missing: {', '.join(absent)}")
+        family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
+        if family / (self.settings.replicates + 1) > self.settings.alpha:
+            said.append(
+                f"{self.settings.replicates} replicates are too few for {family} tests to pass Holm's procedure"
+            )
+        return [f"{self.panel.backbone}: {each}" for each in said]
+
+    def _measure(
+        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
+    ) -> tuple[dict[Request, Distribution], list[Pair | Unpaired]]:
+        """Distributions of all methods and contrasts; score rows are written on the way."""
+        own = own_requests(self.estimator, measure)
+        pairs = [pair_up(self.estimator, measure, contrast, own) for contrast in contrasts]
+        sides = [side for pair in pairs if isinstance(pair, Pair) for side in (pair.a, pair.b)]
+        usable = [request for request in (*own.values(), *sides) if request.mask_N.any()]
+        found = self.estimator.distributions(measure, usable)
+        for method in self.panel.methods:
+            self.scores.append(self._score(method, measure, info, own.get(method), found))
+        return found, pairs
+
+    def _score(
+        self,
+        method: str,
+        measure: Measure,
+        info: DiagnosticInfo,
+        request: Request | None,
+        found: Mapping[Request, Distribution],
+    ) -> ScoreRow:
+        row = ScoreRow(
+            self.panel.backbone, method, self.panel.title(method), self.panel.family(method), info.name,
+            measure.variant, measure.headline, info.status, info.direction, info.unit,
+        )  # fmt: skip
+        clips = self.panel.blocks[info.name].note
+        its = found.get(request) if request else None
+        if request is None or its is None:
+            row.note = _joined("no value", clips)
+            return row
+        interval = bca(its.estimate, its.replicates_B, its.jackknife_J, self.settings.confidence)
+        row.mean, row.low, row.high, row.interval = its.estimate, interval.low, interval.high, interval.kind
+        row.seeds, row.seed_values = list(request.seeds), its.seeds_S.tolist()
+        if len(its.seeds_S) > 1:
+            row.seed_sd = float(its.seeds_S.std(ddof=1))
+        row.clips, row.sources, row.cities = its.clips, its.sources, its.cities
+        row.note = _joined(
+            clips, missing_seeds(self.panel, request), interval.note, _clusters(its.cities, self.settings.confidence)
+        )
+        return row
+
+    def _contrast(
+        self,
+        pair: Pair | Unpaired,
+        found: Mapping[Request, Distribution],
+        measure: Measure,
+        info: DiagnosticInfo,
+        constructions: Mapping[str, Distribution | None],
+    ) -> ContrastRow | None:
+        """The row of a contrast, undecided; None where it is neither testable nor part of the confirmatory family."""
+        contrast, confidence = pair.contrast, self.settings.confidence
+        confirmatory = contrast.confirmatory and info.status == "primary"
+        family = "primary" if confirmatory else "exploratory"
+        row = ContrastRow(self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family)
+        if isinstance(pair, Unpaired):
+            row.decision = f"{UNTESTABLE}: {pair.why}"
+            return row if confirmatory else None
+        first, second = found[pair.a], found[pair.b]
+        effect = first.over(second, measure.sign)
+        scale = max(abs(first.estimate), abs(second.estimate))
+        interval = bca(effect.estimate, effect.replicates_B, effect.jackknife_J, confidence, scale)
+        row.effect, row.low, row.high, row.interval = effect.estimate, interval.low, interval.high, interval.kind
+        row.units = separation(effect.estimate, interval)
+        row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
+        row.p = p_value(effect.estimate, effect.replicates_B, scale)
+        row.sensitivities = sensitivities(effect, interval, constructions, confidence, scale)
+        row.stable = all(each.agrees for each in row.sensitivities)
+        row.mixed = self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory)
+        if pair.paired_seeds:
+            row.seeds, row.seed_effects = sorted({*pair.a.seeds, *pair.b.seeds}), effect.seeds_S.tolist()
+        row.clips, row.sources, row.cities = effect.clips, effect.sources, effect.cities
+        row.dropped = pair.dropped
+        clips = self.panel.blocks[info.name].note
+        row.note = _joined(clips, pair.note, interval.note, _clusters(effect.cities, confidence))
+        return row
+
+    def _mixed(self, a: Request, b: Request, measure: Measure, effect: float, confirmatory: bool) -> MixedCheck:
+        if self.settings.mixed == "none" or (self.settings.mixed == "primary" and not confirmatory):
+            return MixedCheck()
+        if not measure.linear:
+            return MixedCheck(note="not defined: the metric is no mean over clips")
+        fit = mixed_effects(observations(self.panel, measure, a, b))
+        normalised = measure.sign * fit.effect
+        supportive = fit.converged and bool(normalised * effect > 0)
+        return MixedCheck(normalised, fit.standard_error, supportive, fit.note)
+
+
+def _effect(pair: Pair | Unpaired, found: Mapping[Request, Distribution], sign: float) -> Distribution | None:
+    return None if isinstance(pair, Unpaired) else found[pair.a].over(found[pair.b], sign)
+
+
+def _ratio(first: Distribution, second: Distribution, confidence: float) -> tuple[float, tuple[float, float]]:
+    """a / b, where both are positive in every replicate: else a ratio means nothing."""
+    for side in (first, second):
+        if side.estimate <= 0 or not side.replicates_B.min() > 0:  # NaN is not positive either
+            return NAN, (NAN, NAN)
+    estimate = first.estimate / second.estimate
+    jackknife = first.jackknife_J / second.jackknife_J
+    interval = bca(estimate, first.replicates_B / second.replicates_B, jackknife, confidence)
+    return estimate, (interval.low, interval.high)
+
+
+def _clusters(cities: int, confidence: float) -> str:
+    if cities == 1:
+        return "one city: sources resampled"
+    return _too_narrow(cities, confidence) if cities < FEW_CITIES else ""
+
+
+def _too_narrow(cities: int, confidence: float) -> str:
+    return f"{cities} cities: intervals are too narrow, some cover {expected_coverage(cities, confidence):.0%}"
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

@@ -1,0 +1,45 @@
+"""Which methods are compared, by name: the paper's attribution contrasts, and the wider ones that are exploratory.
+
+Methods are plain strings here; `factorjepa methods` explains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """`a` over `b`; a positive effect favours `a`."""
+
+    name: str
+    a: str
+    b: str
+    confirmatory: bool = False
+
+
+OURS, FROZEN = "factorjepa", "frozen"
+
+PRESPECIFIED = (
+    Contrast("pkg", "factorjepa_raw", "auto_rgn", True),  # Delta_pkg
+    Contrast("sup|pkg", OURS, "factorjepa_raw", True),  # Delta_sup|pkg
+    Contrast("total", OURS, "auto_rgn", True),  # Delta_total
+    Contrast("INT", "factorjepa_int", OURS, True),  # Delta_INT
+    Contrast("DI+", "factorjepa_di", OURS, True),  # Delta_DI+
+)
+"""Appendix D. Crossed with the primary diagnostics they are the confirmatory family of a backbone."""
+
+_OWN_FAMILIES = ("factorized", "ablation")
+
+
+def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contrast]:
+    """FactorJEPA over every method that is not a form of it (controls among them), and every method over frozen."""
+    taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
+    found = []
+    if OURS in methods:
+        others = [m for m in methods if families.get(m) not in _OWN_FAMILIES and m not in (OURS, FROZEN)]
+        found += [Contrast(f"over {other}", OURS, other) for other in others if (OURS, other) not in taken]
+    if FROZEN in methods:
+        found += [Contrast(f"{method} over frozen", method, FROZEN) for method in methods if method != FROZEN]
+    return found

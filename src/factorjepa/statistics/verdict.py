@@ -1,0 +1,59 @@
+"""Decisions and the sentences they allow. A method is never called better than its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .rows import ContrastRow
+
+BETTER, WORSE, NOT_SEPARATED, UNTESTABLE = "better", "worse", "not separated", "untestable"
+
+
+def decide(row: ContrastRow, alpha: float) -> str:
+    """Better or worse only where the adjusted p-value passes and the interval excludes zero."""
+    if row.decision.startswith(UNTESTABLE):
+        return row.decision
+    if row.cities < 2:
+        return f"{UNTESTABLE}: one city"
+    if np.isnan(row.low):
+        return f"{UNTESTABLE}: no interval"
+    if row.adjusted_p <= alpha and (row.low > 0 or row.high < 0):
+        return BETTER if row.effect > 0 else WORSE
+    return NOT_SEPARATED
+
+
+def words(row: ContrastRow) -> str:
+    """`better (Holm-adjusted p = 0.0020)`."""
+    if row.decision.startswith(UNTESTABLE):
+        return row.decision
+    exploratory = "" if row.family == "primary" else ", exploratory"
+    return f"{row.decision}{exploratory} ({row.adjustment}-adjusted p = {row.adjusted_p:.2g})"
+
+
+def verdict(contrasts: Sequence[ContrastRow], titles: Mapping[str, str], diagnostics: Mapping[str, str]) -> list[str]:
+    """One paragraph per backbone and confirmatory contrast, from the adjusted decisions alone."""
+    grouped: dict[tuple[str, str], list[ContrastRow]] = {}
+    for row in contrasts:
+        if row.family == "primary":
+            grouped.setdefault((row.backbone, row.contrast), []).append(row)
+    return [_paragraph(backbone, rows, titles, diagnostics) for (backbone, _), rows in grouped.items()]
+
+
+def _paragraph(
+    backbone: str, rows: Sequence[ContrastRow], titles: Mapping[str, str], diagnostics: Mapping[str, str]
+) -> str:
+    first = rows[0]
+    named = f"{backbone}, {first.contrast}: {titles.get(first.a, first.a)} over {titles.get(first.b, first.b)}"
+    reasons = {row.decision for row in rows}
+    if len(reasons) == 1 and first.decision.startswith(UNTESTABLE):
+        return f"{named}: {first.decision}."
+    said = [
+        f"{diagnostics.get(row.diagnostic, row.diagnostic)} {words(row)}"
+        + ("" if row.stable else ", direction unstable")
+        for row in rows
+    ]
+    both = {BETTER, WORSE} <= reasons
+    closing = " A trade-off, not a general improvement." if both else ""
+    return f"{named}: {'; '.join(said)}.{closing}"

@@ -1,0 +1,114 @@
+"""The verb that compares: `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal import console, counting
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..statistics import Comparison, ContrastRow, ScoreRow
+
+
+def compare(
+    scores: Annotated[list[Path], typer.Argument(help="Scores files, or folders with a scores.parquet; joined.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("comparison"),
+    replicates: Annotated[int, typer.Option(help="Of the paired hierarchical bootstrap.", min=100)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the resampling.")] = 0,
+    common: Annotated[
+        bool, typer.Option("--common", help="Keep the clips that all methods share where they differ.")
+    ] = False,
+    mixed: Annotated[
+        bool, typer.Option(help="Fit the mixed-effects check of the confirmatory contrasts (about 1 s each).")
+    ] = True,
+) -> None:
+    """Compare methods: clustered intervals, paired contrasts, decisions adjusted for how many there are.
+
+    Example:  [bold]factorjepa compare runs/*/scores.parquet --out comparison[/bold]
+    """
+    from ..scores import Scores
+    from ..statistics import CompareSettings
+    from ..statistics import compare as run
+
+    joined = Scores.joined([Scores.read(path) for path in scores])
+    settings = CompareSettings(replicates, seed, common=common, mixed="primary" if mixed else "none")
+    with counting("comparing", "diagnostic") as progress:
+        found = run(joined, settings, progress)
+    found.write(out)
+    titles = {name: info.title for name, info in joined.diagnostics.items()}
+    for backbone in joined.values("backbone"):
+        _show(found, backbone, titles)
+    for line in [*found.verdict, *found.notes]:
+        console.print(line, highlight=False, markup=False)
+    console.print(f"{out}: all diagnostics and contrasts as CSV, and comparison.json", highlight=False, soft_wrap=True)
+
+
+def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
+    """The primary diagnostics only; everything else is in the files."""
+    from ..statistics.contrasts import OURS
+
+    headline = [r for r in found.scores if r.backbone == backbone and r.headline and r.status == "primary"]
+    if headline:
+        console.print(_means(backbone, headline, titles))
+    tested = [r for r in found.contrasts if r.backbone == backbone and r.adjustment and r.status == "primary"]
+    confirmatory = [row for row in tested if row.family == "primary"]
+    ours = [row for row in tested if row.family == "exploratory" and row.a == OURS]
+    for heading, rows in (("prespecified contrasts, Holm", confirmatory), ("exploratory, Benjamini-Hochberg", ours)):
+        if rows:
+            console.print(_contrasts(f"{backbone}: {heading}; positive favours the first", rows, titles))
+
+
+def _means(backbone: str, rows: Sequence[ScoreRow], titles: dict[str, str]) -> Table:
+    """Methods by primary diagnostics: mean, interval below it."""
+    table = _table(f"{backbone}: means with 95 % intervals")
+    table.add_column("method", max_width=22)
+    diagnostics = list(dict.fromkeys(row.diagnostic for row in rows))
+    for name in diagnostics:
+        arrow = "↓" if next(row for row in rows if row.diagnostic == name).direction == "lower" else "↑"
+        table.add_column(f"{titles[name]} {arrow}", justify="right", max_width=17)
+    by_place = {(row.method, row.diagnostic): row for row in rows}
+    for method in dict.fromkeys(row.method for row in rows):
+        cells = [by_place.get((method, name)) for name in diagnostics]
+        table.add_row(method, *("" if row is None else _mean(row) for row in cells))
+    return table
+
+
+def _mean(row: ScoreRow) -> str:
+    from math import isnan
+
+    if isnan(row.mean):
+        return "no value"
+    interval = "no interval" if isnan(row.low) else f"{row.low:.4f} {row.high:.4f}"
+    return f"{row.mean:.4f}\n[dim]{interval}[/]"
+
+
+def _contrasts(title: str, rows: Sequence[ContrastRow], titles: dict[str, str]) -> Table:
+    table = _table(title)
+    table.add_column("contrast", max_width=24)
+    for heading in ("effect", "95 % interval", "units", "adjusted p"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("decision")
+    for contrast in dict.fromkeys(row.contrast for row in rows):
+        its = [row for row in rows if row.contrast == contrast]
+        methods = "" if its[0].b in contrast else f": {its[0].a} - {its[0].b}"
+        table.add_row(f"[bold]{contrast}[/]{methods}")
+        for row in its:
+            unstable = "" if row.stable else ", unstable"
+            table.add_row(
+                f"  {titles[row.diagnostic]}", f"{row.effect:+.4f}", f"{row.low:+.4f} {row.high:+.4f}",
+                f"{row.units:+.1f}", f"{row.adjusted_p:.2g}", row.decision + unstable,
+            )  # fmt: skip
+    return table
+
+
+def _table(title: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE, pad_edge=False, title=title, title_justify="left")

@@ -26,7 +26,7 @@ HELPERS = {
     "runlengths",
 }  # fmt: skip
 TOP = {"cli", "verbs", "__main__"}
-HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics"}
+HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "matplotlib"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

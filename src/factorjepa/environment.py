@@ -17,6 +17,7 @@ OPTIONAL = {
     "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
     "motmetrics": "the quality of tracks against ground truth (extra: tracking)",
     "peft": "the methods LoRA and DoRA (extra: adapters)",
+    "matplotlib": "figures of runs (extra: report)",
     "transformers": "parity tests of the backbones (extra: dev)",
 }
 

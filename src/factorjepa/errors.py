@@ -39,3 +39,7 @@ class TeacherError(FactorJEPAError):
 
 class TrainingError(FactorJEPAError):
     """A predictor, objective, method or run cannot be what it was asked to be."""
+
+
+class ReportError(FactorJEPAError):
+    """A figure or page cannot be made from what there is."""

@@ -153,7 +153,7 @@ def test_a_method_that_freezes_no_block_has_no_trunk(name: str, cached: Make) ->
 
 
 def test_a_method_without_updates_is_told_so(cached: Make) -> None:
-    with pytest.raises(TrainingError, match="makes no update: leave out trunk_cache"):
+    with pytest.raises(TrainingError, match="makes no update: there is no trunk to keep"):
         Engine(cached(method="frozen"), CPU)
 
 

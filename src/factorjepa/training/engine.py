@@ -43,7 +43,7 @@ from .origin import open_backbone
 from .run import RunDirectory
 from .settings import TrainSettings
 from .step import loss_of
-from .trunk import Trunk
+from .trunk import Trunk, lowest_trained
 from .validation import Validation, validate
 
 log = logging.getLogger(__name__)
@@ -290,13 +290,23 @@ class Engine:
 
     def _trunk(self) -> Trunk | None:
         """What the frozen blocks make of the clips, if the settings ask for it to be kept."""
-        if self.settings.trunk_cache is None:
+        settings = self.settings
+        if settings.trunk_cache is None:
             return None
-        if not self.method.trains:
-            raise TrainingError(f"method {self.method.name!r} makes no update: leave out trunk_cache")
-        clips = [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips]
-        precision = "bf16" if self._in_bf16 else "fp32"
-        return Trunk(self.settings, self.learner.encoder, self.learner.weights(), clips, self.corpus, precision)
+        cut = lowest_trained(self.learner.weights(), self.learner.spec.depth)
+        if not self.method.trains or not cut:
+            why = "trains the encoder from its first block on" if self.method.trains else "makes no update"
+            raise TrainingError(f"method {self.method.name!r} {why}: there is no trunk to keep, leave out trunk_cache")
+        about = {
+            "fps": settings.fps, "replication": settings.replication, "corpus": self.corpus,
+            "precision": "bf16" if self._in_bf16 else "fp32",
+        }  # fmt: skip
+        return Trunk(
+            Path(settings.trunk_cache), self.learner.encoder, cut,
+            [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips],
+            frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
+            whole_context=settings.masks == "spread" and settings.trunk_context, about=about,
+        )  # fmt: skip
 
     def _refuse_misfit(self, backbone: Backbone) -> None:
         """What would only show at the first batch: sizes that do not divide, a context without a future."""

@@ -18,11 +18,11 @@ from __future__ import annotations
 import hashlib
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from torch import Tensor
 from ..backbones.encoder import Encoder
 from ..backbones.spec import name_of
 from ..errors import TrainingError
-from .settings import TrainSettings
 from .trunk_shards import RecordShards
 
 Kind = Literal["target", "context"]
@@ -51,36 +50,34 @@ class Trunk:
 
     def __init__(
         self,
-        settings: TrainSettings,
+        folder: Path,
         encoder: Encoder,
-        trained: Iterable[str],
+        cut: int,
         clip_ids: Sequence[str],
-        corpus: str,
-        precision: str,
+        *,
+        frames: int,
+        context: int,
+        size: int,
+        whole_context: bool,
+        dtype: str = "fp16",
+        about: Mapping[str, Any] | None = None,
         rank: int = 0,
     ) -> None:
-        """`trained` names the weights that train at some stage, `clip_ids` the clips that the run will show."""
-        self.encoder, self.context, self.clip_ids = encoder, settings.context, clip_ids
-        self.cut = lowest_trained(trained, encoder.spec.depth)
-        if not self.cut:
-            raise TrainingError(
-                f"trunk_cache: method {settings.method!r} trains the encoder from its first block on, so there is no "
-                "frozen trunk to keep; leave trunk_cache out, or train fewer blocks (trainable_blocks)"
-            )
-        self._dtype = DTYPES[settings.trunk_dtype]
-        video = torch.empty(1, 3, settings.frames, settings.size, settings.size, device="meta")
-        spec, tokens = encoder.spec, math.prod(encoder.grid_of(video))
-        in_context = tokens // (settings.frames // spec.tubelet) * (settings.context // spec.tubelet)
-        self.shapes: dict[Kind, tuple[int, int, int]] = {"target": (1, tokens, spec.dim)}
-        if settings.masks == "spread" and settings.trunk_context:
-            self.shapes["context"] = (len(encoder.trunk_blocks(self.cut, levels=True)), in_context, spec.dim)
+        """`clip_ids` are all that a run will show; `about` says what else decides their windows and states."""
+        self.encoder, self.cut, self.clip_ids, self.context = encoder, cut, clip_ids, context
+        self._dtype = DTYPES[dtype]
+        spec = encoder.spec
+        tubelets, rows, columns = encoder.grid_of(torch.empty(1, 3, frames, size, size, device="meta"))
+        self.shapes: dict[Kind, tuple[int, int, int]] = {"target": (1, tubelets * rows * columns, spec.dim)}
+        if whole_context:
+            states = len(encoder.trunk_blocks(cut, levels=True))
+            self.shapes["context"] = (states, context // spec.tubelet * rows * columns, spec.dim)
         header = {
             "arch": name_of(spec) or hashlib.blake2b(spec.to_json().encode(), digest_size=8).hexdigest(),
-            "weights": weights_identity(encoder, self.cut), "cut": self.cut, "corpus": corpus,
-            "replication": settings.replication, "size": settings.size, "frames": settings.frames,
-            "fps": settings.fps, "context": settings.context, "dtype": settings.trunk_dtype, "precision": precision,
+            "weights": weights_identity(encoder, cut), "cut": cut, "frames": frames, "context": context, "size": size,
+            "dtype": dtype, **(about or {}),
         }  # fmt: skip
-        self.shards = RecordShards(Path(str(settings.trunk_cache)), header, rank)
+        self.shards = RecordShards(folder, header, rank)
         self._refuse_full_disk()
 
     def __enter__(self) -> Trunk:

@@ -273,6 +273,18 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     assert not (tmp_path / "trunk").exists()
 
 
+def test_what_will_be_written_is_said_beforehand_and_shrinks_as_it_is(cached: Make) -> None:
+    engine = Engine(cached(method="factorjepa_raw", trunk_dtype="fp16"), CPU)
+    assert engine.trunk is not None
+    per_clip = 128 * 48 * 2 + 2 * 96 * 48 * 2  # the whole clip once; two states of its context
+    clips = len(engine.loader.clips) + len(engine.evaluation.clips)
+    assert engine.trunk.bytes_to_come() == clips * per_clip
+    assert f"{clips} clips x (target 128 tokens x 48 x 2 bytes = 12.3 kB + context 2 x 96 tokens" in str(engine.trunk)
+    with engine.trunk as trunk:
+        trunk.of(torch.randn(2, 3, 16, 32, 32), [clip.clip_id for clip in engine.loader.clips[:2]])
+        assert trunk.bytes_to_come() == (clips - 2) * per_clip
+
+
 def test_hidden_states_too_large_for_fp16_are_not_kept(cached: Make) -> None:
     engine = Engine(cached(method="factorjepa_raw", trunk_dtype="fp16"), CPU)
     with engine.trunk as trunk, pytest.raises(TrainingError, match="trunk_dtype=bf16"):  # type: ignore[union-attr]

@@ -32,7 +32,7 @@ TERMS = {
 # Okabe and Ito's colours, which colour-blind readers can tell apart, darkened a little for thin lines on white.
 COLOURS = ("#0b5fa5", "#c8501e", "#00846a", "#b0568c", "#8a6d00", "#3b93c9")
 _INK, _QUIET, _RULE, _BANDS = "#222222", "#6b6b6b", "#c9c9c9", ("#f4f4f2", "#eaeff5")
-_STYLE = {
+_STYLE: Any = {
     "font.family": "sans-serif", "font.size": 8.0, "axes.edgecolor": _RULE, "axes.linewidth": 0.7,
     "axes.labelcolor": _QUIET, "axes.spines.top": False, "axes.spines.right": False, "text.color": _INK,
     "xtick.color": _RULE, "ytick.color": _RULE, "xtick.labelcolor": _QUIET, "ytick.labelcolor": _QUIET,

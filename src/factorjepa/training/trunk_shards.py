@@ -41,7 +41,10 @@ class RecordShards:
     """The records of a folder. Read at any time; `with` it, made records are kept."""
 
     def __init__(self, folder: Path, header: Mapping[str, Any], rank: int = 0) -> None:
-        """`header` is what the records depend on; an existing folder with another one is refused."""
+        """`header` is what the records depend on; an existing folder with another one is refused.
+
+        Each process of a distributed run has its own `rank` to write into, and reads those of all.
+        """
         self.folder, self.header, self.rank = Path(folder), dict(header), rank
         self.writes = False
         self._seen: set[Path] = set()
@@ -53,18 +56,19 @@ class RecordShards:
 
     def __enter__(self) -> RecordShards:
         own = self.folder / f"rank-{self.rank}"
-        try:
-            self._exit.enter_context(only_writer(own, "filling the trunk cache"))
-            self.writes = True
-        except StorageError as error:
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(only_writer(own, "filling the trunk cache"))
+            except StorageError as error:
+                if not (self.folder / HEADER).exists():
+                    raise
+                log.warning("%s. This run reads what is there and keeps nothing", error)
+                return self
+            self._refuse_foreign()  # another run may have begun it since
             if not (self.folder / HEADER).exists():
-                raise
-            log.warning("%s. This run reads what is there and keeps nothing", error)
-            return self
-        self._refuse_foreign()  # another run may have begun it since
-        if not (self.folder / HEADER).exists():
-            write_text(self.folder / HEADER, json.dumps({"format": FORMAT, **self.header}, indent=1) + "\n")
-        remove_partials(own)
+                write_text(self.folder / HEADER, json.dumps({"format": FORMAT, **self.header}, indent=1) + "\n")
+            remove_partials(own)
+            self.writes, self._exit = True, held.pop_all()
         return self
 
     def __exit__(

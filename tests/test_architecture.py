@@ -26,7 +26,10 @@ HELPERS = {
     "runlengths", "scores",
 }  # fmt: skip
 TOP = {"cli", "verbs", "__main__"}
-HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "statsmodels"}
+HEAVY = {
+    "ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "statsmodels",
+    "matplotlib",
+}  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from . import __version__
 from .errors import FactorJEPAError
 from .terminal import console, error_console
-from .verbs import comparison, data, look, model, teacher, training
+from .verbs import comparison, data, look, model, report, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -38,6 +38,7 @@ app.command(rich_help_panel="Evaluation")(comparison.compare)
 app.command(rich_help_panel="Look")(look.demo)
 app.command(rich_help_panel="Look")(look.inspect)
 app.command(rich_help_panel="Look")(look.preview)
+app.command(rich_help_panel="Look")(report.curve)
 app.command(rich_help_panel="Look")(look.info)
 
 

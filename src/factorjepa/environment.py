@@ -12,7 +12,19 @@ from rich.table import Table
 
 from . import __version__
 
-REQUIRED = ("numpy", "torch", "av", "opencv-python-headless", "pyarrow", "pydantic", "safetensors", "scipy", "pillow")
+REQUIRED = (
+    "numpy",
+    "torch",
+    "av",
+    "opencv-python-headless",
+    "pyarrow",
+    "pydantic",
+    "safetensors",
+    "scipy",
+    "statsmodels",
+    "matplotlib",
+    "pillow",
+)
 OPTIONAL = {
     "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
     "motmetrics": "the quality of tracks against ground truth (extra: tracking)",

@@ -43,3 +43,7 @@ class TrainingError(FactorJEPAError):
 
 class ScoresError(FactorJEPAError):
     """Scores are missing, damaged, not comparable, or too few for what was asked of them."""
+
+
+class ReportError(FactorJEPAError):
+    """A figure or page cannot be made from what there is."""

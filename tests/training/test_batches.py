@@ -56,15 +56,18 @@ def test_shuffled_targets_are_those_of_other_clips_with_the_clips_own_evidence(
 
 def test_views_are_drawn_with_the_stage_s_probabilities(packets: Packets[TrainingClips], batch: Batch) -> None:
     known = [packets.of(clip) for clip in batch.clips]
-    raw = shown(batch.video, known, Stage("raw", 1.0), np.random.default_rng(0))
+    raw, viewed = shown(batch.video, known, Stage("raw", 1.0), np.random.default_rng(0))
     assert torch.equal(raw, batch.video)
+    assert viewed == ()
     agents = Stage("agents", 1.0, views=(("agents", 1.0),))
-    assert not torch.equal(shown(batch.video, known, agents, np.random.default_rng(0)), batch.video)
+    assert not torch.equal(shown(batch.video, known, agents, np.random.default_rng(0))[0], batch.video)
     half = Stage("half", 1.0, views=(("raw", 0.5), ("agents", 0.5)))
     kept = 0
     for seed in range(40):
-        made = shown(batch.video, known, half, np.random.default_rng(seed))
-        kept += sum(torch.equal(a, b) for a, b in zip(made, batch.video, strict=True))
+        made, viewed = shown(batch.video, known, half, np.random.default_rng(seed))
+        same = [row for row, (a, b) in enumerate(zip(made, batch.video, strict=True)) if torch.equal(a, b)]
+        assert set(range(4)) - set(viewed) <= set(same)
+        kept += len(same)
     assert 0.35 < kept / 160 < 0.65
 
 

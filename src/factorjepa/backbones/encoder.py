@@ -1,6 +1,7 @@
 """The V-JEPA encoder: video or image to tokens, any subset of them, one level or all tapped levels.
 
-Shapes: B batch, T frames, N tokens in time-major raster order, n kept tokens, D width, L tapped levels.
+Shapes: B batch, T frames, N tokens in time-major raster order, n kept tokens, D width, L tapped levels, S states that a
+trunk leaves.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Encoder(nn.Module):
 
     `keep` selects tokens before the first block, so hidden tokens are never seen. A one-frame input is an image.
     `recompute = True` trades compute for memory in the backward pass. After `freeze(k)` the tokeniser and the first k
-    blocks run without autograd.
+    blocks run without autograd. `encoder.from_trunk(encoder.trunk(video, k), grid, k)` is `encoder(video)` in two:
+    the first is a constant of the video while the first k blocks do not train.
     """
 
     def __init__(self, spec: BackboneSpec) -> None:
@@ -72,12 +74,41 @@ class Encoder(nn.Module):
             if keep is not None:
                 x = gather_tokens(x, keep)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=keep)
+        return self._blocks(x, rotary, 0, levels, [])
+
+    @torch.no_grad()
+    def trunk(self, video: Tensor, cut: int, levels: bool = False) -> Tensor:
+        """What the first `cut` blocks leave of the whole video, before any norm: `[B, S, N, D]`, see `trunk_blocks`."""
+        x = self._tokens(video)
+        rotary = self.rotary(*self.grid_of(video), like=x)
+        kept, states = self.trunk_blocks(cut, levels), []
+        for number, block in enumerate(self.blocks[:cut]):
+            x = block(x, rotary)
+            if number in kept:
+                states.append(x)
+        return torch.stack(states, dim=1)
+
+    def trunk_blocks(self, cut: int, levels: bool = False) -> tuple[int, ...]:
+        """The blocks whose outputs `trunk` returns: the last below the cut, and with `levels` the taps before it."""
+        if not 0 < cut <= self.spec.depth:
+            raise BackboneError(f"encoder has {self.spec.depth} blocks: it has no trunk of {cut}")
+        return (*(tap for tap in self.spec.taps if levels and tap < cut - 1), cut - 1)
+
+    def from_trunk(self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int, levels: bool = False) -> Tensor:
+        """The rest of the way: what `encoder(video, levels=levels)` gives for a video of this `grid`."""
+        kept = self.trunk_blocks(cut, levels)
         taps = self.spec.taps if levels else self.spec.taps[-1:]
-        outputs = []
-        for number, block in enumerate(self.blocks):
+        below = [self._norm_of(tap)(states_BSND[:, kept.index(tap)]) for tap in taps if tap < cut]
+        x = states_BSND[:, -1]
+        return self._blocks(x, self.rotary(*grid, like=x), cut, levels, below)
+
+    def _blocks(self, x: Tensor, rotary: Tensor, first: int, levels: bool, outputs: list[Tensor]) -> Tensor:
+        """Blocks `first` and up; the levels tapped on the way come after those already in `outputs`."""
+        taps = self.spec.taps if levels else self.spec.taps[-1:]
+        for number in range(first, self.spec.depth):
             frozen = number < self.frozen_blocks
             with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-                x = run_block(block, x, rotary, self.recompute and not frozen)
+                x = run_block(self.blocks[number], x, rotary, self.recompute and not frozen)
             if number in taps:
                 outputs.append(self._norm_of(number)(x))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)

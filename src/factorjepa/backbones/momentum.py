@@ -39,6 +39,11 @@ class MomentumEncoder(nn.Module):
     def forward(self, video: Tensor, keep: Tensor | None = None, levels: bool = False) -> Tensor:
         return cast(Tensor, self.encoder(video, keep, levels))
 
+    @torch.no_grad()
+    def from_trunk(self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int) -> Tensor:
+        """`momentum(video)` from what the shared blocks below the cut left of it (`Encoder.trunk`)."""
+        return self.encoder.from_trunk(states_BSND, grid, cut)
+
     def own_trainable(self) -> int:
         """Copy every parameter that trains now and is still shared; return how many parameters are owned.
 

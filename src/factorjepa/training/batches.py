@@ -27,6 +27,7 @@ from ..teacher.cache import Packets
 from ..teacher.packet import Packet
 from ..teacher.scales import TargetScale
 from ..teacher.views import agents_view, interactions_view, layout_view
+from .trunk import TrunkStates
 
 _VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] = {
     "layout": layout_view, "agents": agents_view, "interactions": interactions_view,
@@ -55,6 +56,8 @@ class TrainingBatch:
     epoch: int
     edited: Tensor | None = None  # the same clips with one agent each taken out of the picture
     removed_B: Tensor | None = None  # int64, its slot; -1: the clip has no agent
+    viewed: tuple[int, ...] = ()  # rows that show a factor view; the others are the clips' own pixels
+    trunk: TrunkStates | None = None  # what the frozen blocks make of `video`, where they need not run
 
     def to(self, device: torch.device) -> TrainingBatch:
         def moved(tensor: Tensor | None) -> Tensor | None:
@@ -95,12 +98,13 @@ class TrainingBatches:
     def complete(self, batch: Batch, stage: Stage, step: int, epoch: int) -> TrainingBatch:
         """A loader's batch in the stage's views, with the method's targets."""
         video, targets = batch.video, None
+        viewed: tuple[int, ...] = ()
         if self.packets is not None:
             targets = self._targets(batch, self.packets, step)
-            video = shown(
+            video, viewed = shown(
                 video, [self.packets.of(clip) for clip in batch.clips], stage, stream(self.seed, "view", step)
             )
-        made = TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch)
+        made = TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch, viewed=viewed)
         if self.method.edits and self.packets is not None:
             packets = [self.packets.of(clip) for clip in batch.clips]
             edited, removed = edit(video, packets, stream(self.seed, "edit", step))
@@ -125,16 +129,18 @@ def _with_targets(batch: TargetBatch, other: TargetBatch, rows_B: Tensor) -> Tar
     return dataclasses.replace(batch, **{name: getattr(other, name)[rows_B] for name in names})
 
 
-def shown(video: Tensor, packets: Sequence[Packet], stage: Stage, random: np.random.Generator) -> Tensor:
-    """Each clip raw or in a factor view, drawn with the stage's probabilities."""
+def shown(
+    video: Tensor, packets: Sequence[Packet], stage: Stage, random: np.random.Generator
+) -> tuple[Tensor, tuple[int, ...]]:
+    """Each clip raw or in a factor view, drawn with the stage's probabilities, and the rows that are in a view."""
     names, shares = zip(*stage.views, strict=True)
     drawn = random.choice(len(names), size=len(video), p=np.array(shares) / sum(shares))
-    if all(names[k] == "raw" for k in drawn):
-        return video
+    viewed = tuple(row for row, k in enumerate(drawn) if names[k] != "raw")
+    if not viewed:
+        return video, viewed
     rows = zip(video, packets, drawn, strict=True)
-    return torch.stack(
-        [clip if names[k] == "raw" else _viewed(clip, _VIEWS[names[k]], packet) for clip, packet, k in rows]
-    )
+    clips = [clip if names[k] == "raw" else _viewed(clip, _VIEWS[names[k]], packet) for clip, packet, k in rows]
+    return torch.stack(clips), viewed
 
 
 def edit(video: Tensor, packets: Sequence[Packet], random: np.random.Generator) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ batch is addressed by seed, step and clip.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -33,7 +34,7 @@ from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
 from ..errors import TrainingError
 from ..objective import normalised_targets
-from ..teacher.cache import PacketCache
+from ..teacher.cache import PacketCache, corpus_identity
 from ..teacher.scales import target_scales
 from .batches import Scales, TrainingBatch, TrainingBatches, validation_batches
 from .learner import Learner
@@ -42,6 +43,7 @@ from .origin import open_backbone
 from .run import RunDirectory
 from .settings import TrainSettings
 from .step import loss_of
+from .trunk import Trunk, lowest_trained
 from .validation import Validation, validate
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,8 @@ class Engine:
         if self.method.interpolation is not None:
             self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
         self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
+        self.corpus = corpus_identity(corpus.manifest)
+        self.trunk = self._trunk()
         self.step = 0
         self.best: tuple[int, Validation] | None = None
         self.first_rank: float | None = None
@@ -121,10 +125,13 @@ class Engine:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
         settings = self.settings
         updates = settings.updates if self.method.trains else 0
-        with RunDirectory.begin(out, dump(settings), facts(), resume) as run:
-            if run.steps():
+        with RunDirectory.begin(out, dump(settings), facts(), resume) as run, contextlib.ExitStack() as held:
+            begun = bool(run.steps())
+            if begun:
                 self._load(run)
-            else:
+            if self.trunk is not None:
+                held.enter_context(self.trunk)
+            if not begun:
                 self._validate(run)
                 self._save(run)
             for wait, passes in self._updates(updates):
@@ -175,6 +182,9 @@ class Engine:
         for batch, epoch in passes:
             made = self.batches.complete(batch, stage, self.step, epoch).to(self.device)
             with self._precision():
+                if self.trunk is not None:
+                    known = self.trunk.of(made.video, made.clip_ids, made.viewed)
+                    made = dataclasses.replace(made, trunk=known)
                 loss, parts = loss_of(learner, made, self.scales, settings, self.step)
             (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss.detach(), **parts}.items():
@@ -211,7 +221,7 @@ class Engine:
 
     def _validate(self, run: RunDirectory) -> None:
         batches = validation_batches(self.evaluation, self.validation_packets)
-        found = validate(self.learner, batches, self.settings.replication, self.device, self._precision())
+        found = validate(self.learner, batches, self.settings.replication, self.device, self._precision(), self.trunk)
         run.log({"step": self.step, **found.record()})
         if found.better_than(self.best[1] if self.best else None):
             self.best = (self.step, found)
@@ -248,6 +258,7 @@ class Engine:
         if chosen != self.learner.scope.chosen:  # a probe pass on another machine may come out otherwise
             self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
             self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
+            self.trunk = self._trunk()
         if self.step:
             for number in range(self.method.stage_at(self.step - 1, self.settings.updates)[0] + 1):
                 self.learner.enter(number)  # what has ever trained is owned by the momentum encoder
@@ -276,6 +287,26 @@ class Engine:
         learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
         learner.predictor.set_recompute(settings.recompute)
         return learner.to(self.device)
+
+    def _trunk(self) -> Trunk | None:
+        """What the frozen blocks make of the clips, if the settings ask for it to be kept."""
+        settings = self.settings
+        if settings.trunk_cache is None:
+            return None
+        cut = lowest_trained(self.learner.weights(), self.learner.spec.depth)
+        if not self.method.trains or not cut:
+            why = "trains the encoder from its first block on" if self.method.trains else "makes no update"
+            raise TrainingError(f"method {self.method.name!r} {why}: there is no trunk to keep, leave out trunk_cache")
+        about = {
+            "fps": settings.fps, "replication": settings.replication, "corpus": self.corpus,
+            "precision": "bf16" if self._in_bf16 else "fp32",
+        }  # fmt: skip
+        return Trunk(
+            Path(settings.trunk_cache), self.learner.encoder, cut,
+            [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips],
+            frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
+            whole_context=settings.masks == "spread" and settings.trunk_context, about=about,
+        )  # fmt: skip
 
     def _refuse_misfit(self, backbone: Backbone) -> None:
         """What would only show at the first batch: sizes that do not divide, a context without a future."""
@@ -337,7 +368,10 @@ class Engine:
         yield from itertools.islice(iter(self.loader), min(count, len(self.loader)))
         self.loader.load_state_dict(before)
 
-    def _precision(self) -> torch.autocast:
+    @property
+    def _in_bf16(self) -> bool:
         wanted = self.settings.precision
-        use = self.device.type == "cuda" if wanted == "auto" else wanted == "bf16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=use)
+        return self.device.type == "cuda" if wanted == "auto" else wanted == "bf16"
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._in_bf16)

@@ -5,7 +5,7 @@ Shapes: B clips, T frames, c context tokens, t target tokens, D width, L levels.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ..objective import normalised_targets
 from ..predictors import Prediction
 from ..teacher.states import ObjectStates
 from .optimiser import adamw
+from .trunk import TrunkStates
 
 
 class Learner(nn.Module):
@@ -73,21 +74,41 @@ class Learner(nn.Module):
         _, rows, columns = self.grid(video)
         return self.context // self.spec.tubelet, rows, columns
 
-    def predict(self, video: Tensor, visible: Tensor | None, states: ObjectStates | None = None) -> Prediction:
-        """The future's tokens from the first `context` frames; later frames are not looked at."""
+    def predict(
+        self,
+        video: Tensor,
+        visible: Tensor | None,
+        states: ObjectStates | None = None,
+        trunk: TrunkStates | None = None,
+    ) -> Prediction:
+        """The future's tokens from the first `context` frames; later frames are not looked at.
+
+        `trunk` spares the frozen blocks where the whole context is shown. Under a mask visible tokens attend to each
+        other alone, in every block: there is no stored state to begin from.
+        """
         grid = self.grid(video)
         split = future_split(grid, self.context // self.spec.tubelet)
         batch = len(video)
         shown = split.context.to(video.device).expand(batch, -1) if visible is None else visible
-        levels = self.encoder(video[:, :, : self.context], shown, levels=True)
+        if trunk is not None and trunk.context_BSnD is not None and shown.shape[1] == len(split.context):
+            levels = self.encoder.from_trunk(trunk.context_BSnD, self.context_grid(video), trunk.cut, levels=True)
+        else:
+            levels = self.encoder(video[:, :, : self.context], shown, levels=True)
         target = split.target.to(video.device).expand(batch, -1)
         prediction: Prediction = self.predictor(levels, shown, target, states, grid=grid)
         return prediction
 
     @torch.no_grad()
-    def future(self, video: Tensor, encoder: MomentumEncoder | None = None) -> Tensor:
+    def tokens(self, video: Tensor, encoder: MomentumEncoder, trunk: TrunkStates | None = None) -> Tensor:
+        """All tokens of the whole clip, `[B, N, D]`; from `trunk` on, where there is one."""
+        if trunk is None:
+            return cast(Tensor, encoder(video))
+        return encoder.from_trunk(trunk.clip_B1ND, self.grid(video), trunk.cut)
+
+    @torch.no_grad()
+    def future(self, video: Tensor, encoder: MomentumEncoder | None = None, trunk: TrunkStates | None = None) -> Tensor:
         """`Y*`: tokens of the future tubelets of the whole clip, by the momentum encoder or another, `[B, t, D]`."""
-        tokens = (encoder or self.target)(video)
+        tokens = self.tokens(video, encoder or self.target, trunk)
         target = future_split(self.grid(video), self.context // self.spec.tubelet).target
         return normalised_targets(gather_tokens(tokens, target.to(video.device).expand(len(video), -1)))
 

@@ -61,6 +61,9 @@ class TrainSettings(Settings):
     workers: int = Field(default=0, ge=0)  # processes that decode
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     recompute: bool = False  # activation checkpointing
+    trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`
+    trunk_dtype: Literal["fp16", "bf16", "fp32"] = "fp16"
+    trunk_context: bool = True  # with masks: spread, also of the pass that shows the whole context
 
     @property
     def window(self) -> WindowSpec:

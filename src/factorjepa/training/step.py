@@ -29,7 +29,7 @@ def future_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """eq. L of the method, averaged over the mask policies, and its parts with the vitals of the prediction."""
     method, video = learner.method, batch.video
-    wanted = learner.future(video)
+    wanted = learner.future(video, trunk=batch.trunk)
     grid = learner.context_grid(video)
     targets = None
     if scales is not None and batch.targets is not None and method.reads_targets:
@@ -39,7 +39,7 @@ def future_loss(
     parts: dict[str, Tensor] = {}
     for visible in (one.to(video.device) for one in passes):
         states = states_of(learner, batch.targets, visible, video)
-        prediction = learner.predict(video, visible, states)
+        prediction = learner.predict(video, visible, states, batch.trunk)
         losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step)
         total = total + losses.total / len(passes)
         found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals()

@@ -18,6 +18,7 @@ from ..corpus.loader import Batch
 from ..teacher.batch import TargetBatch
 from ..teacher.states import ObjectStates, object_states, visible_cells
 from .learner import Learner
+from .trunk import Trunk
 
 HIDDEN = (0.0, 0.3, 0.5, 0.7, 0.9)  # shares of the context's positions; 0.0 is the headline
 
@@ -68,7 +69,7 @@ def states_of(
 @torch.no_grad()
 def validate(
     learner: Learner, batches: Iterable[tuple[Batch, TargetBatch | None]], replication: int, device: torch.device,
-    precision: torch.autocast,
+    precision: torch.autocast, trunk: Trunk | None = None,
 ) -> Validation:  # fmt: skip
     """One pass over the validation clips."""
     learner.eval()
@@ -78,12 +79,14 @@ def validate(
         video = batch.video.to(device)
         targets = targets.to(device) if targets is not None else None
         with precision:
-            wanted, own = learner.future(video, learner.reference), learner.future(video)
-            samples.append(learner.target(video)[:, ::7].float().flatten(0, 1).cpu())
+            known = None if trunk is None else trunk.of(video, [clip.clip_id for clip in batch.clips])
+            wanted, own = learner.future(video, learner.reference, known), learner.future(video, trunk=known)
+            samples.append(learner.tokens(video, learner.target, known)[:, ::7].float().flatten(0, 1).cpu())
             columns = []
             for share in HIDDEN:
                 visible = _visible(learner, batch, video, share, replication)
-                prediction = learner.predict(video, visible, states_of(learner, targets, visible, video)).tokens_BtD
+                states = states_of(learner, targets, visible, video)
+                prediction = learner.predict(video, visible, states, known).tokens_BtD
                 columns.append((prediction - wanted).abs().mean((1, 2)))
                 if share == 0.0:
                     columns += [(prediction - own).abs().mean((1, 2)), (prediction - wanted).square().mean((1, 2))]

@@ -24,6 +24,9 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Of everything random in the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+    trunk_cache: Annotated[
+        Path | None, typer.Option(help="Folder to keep what frozen blocks make of each clip: faster from epoch 2 on.")
+    ] = None,
 ) -> None:
     """Adapt a pretrained backbone to a corpus with one method; all methods run under one protocol.
 
@@ -39,9 +42,14 @@ def train(
     folder = RunDirectory(out)
     folder.refuse_taken(resume)
     begun = out / CONFIG if resume and folder.steps() else None  # a resumed run's own settings, unless told otherwise
-    settings = resolve(TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed)
+    settings = resolve(
+        TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed,
+        trunk_cache=str(trunk_cache) if trunk_cache else None,
+    )  # fmt: skip
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     engine = Engine(settings, place)
+    if engine.trunk is not None:
+        error_console.print(str(engine.trunk), highlight=False, soft_wrap=True)
     with stopping(engine.stop), training_progress(engine.method.title) as progress:
         finished = engine.run(out, resume, progress)
     found = finished.validation

@@ -1,0 +1,1 @@
+"""What a reader is shown: figures of runs and measurements."""

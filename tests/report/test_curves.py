@@ -1,0 +1,117 @@
+"""The training curve: what is recorded is drawn, stages are where they were, names do not lie over each other."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from factorjepa.adaptation import METHODS
+from factorjepa.config import dump
+from factorjepa.errors import ReportError
+from factorjepa.report.curves import COLOURS, Run, apart, labels_of, running_mean, training_curve, training_curve_svg
+from factorjepa.training.settings import TrainSettings
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Make:
+    """`run("a", method="full", until=7)`: a run's folder with a falling record."""
+
+    def made(name: str, method: str = "factorjepa", updates: int = 40, until: int | None = None) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.yaml").write_text(dump(TrainSettings(data="-", method=method, updates=updates)))
+        terms = METHODS[method].reads_targets
+        last = until if until is not None else updates if METHODS[method].trains else 0
+        records: list[dict[str, Any]] = []
+        for step in range(last + 1):
+            if step:
+                falling = 0.3 + 0.2 / step
+                records.append({"step": step, "loss": falling, "jepa": falling, "factor": 2 * falling * terms})
+            if step % 10 == 0:
+                records.append({"step": step, "val/future_l1": 0.4 - 0.002 * step})
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        return folder
+
+    return made
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=8), st.floats(0.01, 2))
+def test_names_lie_apart_in_the_order_of_their_lines(places: list[float], least: float) -> None:
+    moved = apart(places, least)
+    order = np.argsort(places, kind="stable")
+    assert (np.diff(np.array(moved)[order]) >= least - 1e-9).all()
+    assert sum(moved) == pytest.approx(sum(places), abs=1e-6)  # nobody is pushed to one side
+    if len(places) == 1 or np.diff(np.sort(places)).min() >= least:
+        assert moved == pytest.approx(places)
+
+
+def test_a_running_mean_keeps_the_ends_and_a_constant() -> None:
+    values = np.arange(9.0)
+    assert running_mean(values, 3).tolist() == [0.5, 1, 2, 3, 4, 5, 6, 7, 7.5]
+    assert running_mean(values, 0).tolist() == values.tolist()
+    assert np.allclose(running_mean(np.full(7, 2.0), 5), 2.0)
+
+
+def test_stages_lie_where_training_entered_them(run: Make) -> None:
+    read = Run.read(run("a", updates=40))
+    assert read.stages == [("head", 0, 4), ("layout", 4, 16), ("agents", 16, 28), ("interactions", 28, 40)]
+    for name, start, end in read.stages:
+        for step in (start, end - 1):
+            assert read.method.stage_at(step, 40)[1].name == name
+
+
+def test_an_unfinished_run_shows_the_stages_that_have_begun(run: Make) -> None:
+    assert Run.read(run("a", updates=40, until=20)).stages == [("head", 0, 4), ("layout", 4, 16), ("agents", 16, 20)]
+
+
+def test_a_method_that_appears_twice_is_told_apart_by_folder(run: Make) -> None:
+    runs = [Run.read(run("one")), Run.read(run("two")), Run.read(run("three", method="full"))]
+    assert labels_of(runs) == ["FactorJEPA (one)", "FactorJEPA (two)", "Full fine-tuning"]
+
+
+def test_the_figure_names_methods_stages_and_terms(run: Make) -> None:
+    runs = [run("a"), run("b", method="full", until=20), run("c", method="frozen")]
+    picture = training_curve_svg(runs)
+    assert picture.startswith("<svg")
+    for words in ("0.320  FactorJEPA", "0.360  Full fine-tuning", "0.400  Frozen V-JEPA", "head", "interactions",
+                  "prediction", "factor targets", "bands: stages of FactorJEPA"):  # fmt: skip
+        assert f">{words}" in picture, words
+    assert "visibility" not in picture  # a term that nobody has
+    assert COLOURS[0] in picture
+    assert picture == training_curve_svg(runs)
+
+
+def test_a_picture_has_the_width_of_a_page_and_lines_in_their_colours(run: Make, tmp_path: Path) -> None:
+    path = training_curve([run("a"), run("b", method="full")], tmp_path / "figures" / "curve.png")
+    image = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
+    assert image.width == 1440
+    colours = {colour for _, colour in image.getcolors(maxcolors=2**20) or []}
+    assert {tuple(bytes.fromhex(colour[1:])) for colour in COLOURS[:2]} <= colours
+    assert image.getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_a_run_that_makes_no_update_is_drawn_alone_as_well(run: Make, tmp_path: Path) -> None:
+    assert training_curve([run("a", method="frozen")], tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_what_cannot_be_drawn_says_why(run: Make, tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="png, pdf or svg, not 'jpg'"):
+        training_curve([run("a")], tmp_path / "curve.jpg")
+    empty = run("b")
+    (empty / "metrics.jsonl").unlink()
+    with pytest.raises(ReportError, match="has recorded nothing yet"):
+        training_curve([empty], tmp_path / "curve.png")
+    (empty / "config.yaml").write_text("arch: nano\nsteps: 10\n")
+    with pytest.raises(ReportError, match="runs of `factorjepa train`"):
+        training_curve([empty], tmp_path / "curve.png")

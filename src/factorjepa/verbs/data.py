@@ -31,6 +31,7 @@ def simulate(
     """
     from ..config import resolve
     from ..corpus.simulated import SimulationPlan, choose_audit_cities, simulate_corpus
+    from ..corpus.splits import Split
     from ..world import WorldSettings
 
     world = resolve(WorldSettings, preset, overrides or [])
@@ -47,6 +48,14 @@ def simulate(
             f"{counted(len(repaired), 'damaged clip')} made again:\n{damaged}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
+        )
+    empty = [split.value for split in Split if not manifest.select(split=split)]
+    if empty:
+        error_console.print(
+            f"no clips for {', '.join(empty)}: whole sources go to one split. Ask for more --clips, or for fewer "
+            "--clips-per-source",
+            highlight=False,
             soft_wrap=True,
         )
     console.print(

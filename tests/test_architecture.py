@@ -23,10 +23,10 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths",
+    "runlengths", "peers",
 }  # fmt: skip
 TOP = {"cli", "verbs", "__main__"}
-HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics"}
+HEAVY = {"ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "tensorboard"}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

@@ -39,3 +39,7 @@ class TeacherError(FactorJEPAError):
 
 class TrainingError(FactorJEPAError):
     """A predictor, objective, method or run cannot be what it was asked to be."""
+
+
+class AlreadyReported(FactorJEPAError):
+    """Another process of the same run has said what was wrong: this one ends without a word."""

@@ -53,10 +53,13 @@ class Learner(nn.Module):
         """Stage `number` of the method begins; returns whether what trains has changed."""
         if number == self._stage:
             return False
+        if self._stage is None:  # all that ever trains is owned at once: what a checkpoint holds knows no stage
+            for stage in self.method.stages:
+                set_trainable(self.encoder, self.predictor, self.method, stage, self.scope)
+                self.target.own_trainable()
+                self.reference.own_trainable()
         self._stage = number
         set_trainable(self.encoder, self.predictor, self.method, self.stage, self.scope)
-        self.target.own_trainable()
-        self.reference.own_trainable()
         return True
 
     @property

@@ -11,7 +11,8 @@ import contextlib
 import datetime
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -36,19 +37,24 @@ _WAIT = datetime.timedelta(minutes=30)  # for each other: the first may be writi
 
 
 class _Sum(torch.autograd.Function):
-    """all_reduce with a gradient and without its communication: every process computes the same loss from the same
-    sum, so what the others would send back is what it has itself. `world` times it, because gradients are averaged."""
+    """all_reduce, forwards and backwards: what depends on a sum on any process is felt by every part of it.
+
+    Every process computes the same loss, so the gradients are `world` times too large until they are averaged.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, world: int) -> Tensor:
-        ctx.world = world
-        total = x.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _reduced(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient * ctx.world, None
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _reduced(gradient)
+
+
+def _reduced(x: Tensor) -> Tensor:
+    total = x.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
 
 
 class Processes(Peers):
@@ -111,7 +117,7 @@ class Processes(Peers):
         self.mode = "single" if self.world == 1 else "fsdp" if wanted == "fsdp" else "ddp"
 
     def sum(self, x: Tensor) -> Tensor:
-        return x if self.world == 1 else cast(Tensor, _Sum.apply(x, self.world))  # type: ignore[no-untyped-call]
+        return x if self.world == 1 else cast(Tensor, _Sum.apply(x))  # type: ignore[no-untyped-call]
 
     def any(self, flag: bool) -> bool:
         """Whether some process says so."""
@@ -197,9 +203,11 @@ class ReplicatedModel(Model):
         before = [(parameter, parameter.requires_grad) for parameter in trained]
         for parameter, _ in before:
             parameter.requires_grad_(True)
-        ddp = DistributedDataParallel(
-            Model(learner), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # 2.13 has another word for broadcast_buffers, 2.11 not yet
+            ddp = DistributedDataParallel(
+                Model(learner), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
+            )
         for parameter, requires in before:
             parameter.requires_grad_(requires)
         self._ddp = (ddp,)  # in a tuple: the learner is not to be found twice
@@ -218,13 +226,34 @@ class ShardedModel(Model):
     def __init__(self, learner: nn.Module, processes: Processes) -> None:
         super().__init__(learner)
         mesh = init_device_mesh(processes.device.type, (processes.world,))
-        for block in [module for module in learner.modules() if isinstance(module, Block)]:
+        blocks = [module for module in learner.modules() if isinstance(module, Block)]
+        for block, shared in zip(blocks, _shared_with_earlier(blocks), strict=True):
+            for name in shared:
+                _own(block, name)
             fully_shard(block, mesh=mesh)
         fully_shard(self, mesh=mesh, reshard_after_forward=True)
 
     def descend(self, loss: Callable[[], Loss], share: float, last: bool) -> Loss:
         cast(Any, self).set_requires_gradient_sync(last)
         return super().descend(loss, share, last)
+
+
+def _shared_with_earlier(blocks: Sequence[nn.Module]) -> list[list[str]]:
+    """Names of each block's parameters that an earlier block has too: the momentum encoder shares what never trains."""
+    known: set[int] = set()
+    shared = []
+    for block in blocks:
+        named = dict(block.named_parameters())
+        shared.append([name for name, parameter in named.items() if id(parameter) in known])
+        known |= {id(parameter) for parameter in named.values()}
+    return shared
+
+
+def _own(block: nn.Module, name: str) -> None:
+    """A copy instead of a shared parameter: a slice belongs to one block. Just before slicing, so it is short-lived."""
+    owner, _, last = name.rpartition(".")
+    copied = nn.Parameter(block.get_parameter(name).detach().clone(), requires_grad=False)
+    setattr(block.get_submodule(owner), last, copied)
 
 
 def whole(tree: Any, keep: bool = True) -> Any:

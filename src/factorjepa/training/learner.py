@@ -97,7 +97,7 @@ class Learner(nn.Module):
     def optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
         """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""
         groups: dict[tuple[float, bool], list[Tensor]] = {}
-        for name, parameter, role in self._ever_trainable():
+        for _, parameter, role in self._ever_trainable():
             decays = role["decays"] and sum(size > 1 for size in parameter.shape) >= 2
             groups.setdefault((role["rate"], decays), []).append(parameter)
         return adamw(

@@ -13,7 +13,7 @@ from rich.markup import escape
 from . import __version__
 from .errors import FactorJEPAError
 from .terminal import console, error_console
-from .verbs import data, look, model, teacher, training
+from .verbs import data, diagnostics, look, model, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -34,6 +34,8 @@ app.command(rich_help_panel="Model")(training.train)
 app.command(rich_help_panel="Model")(training.methods)
 app.command(rich_help_panel="Model")(training.budget)
 app.command(rich_help_panel="Model")(training.pretrain)
+app.command(rich_help_panel="Measure")(diagnostics.evaluate)
+app.command(rich_help_panel="Measure")(diagnostics.diagnostics)
 app.command(rich_help_panel="Look")(look.demo)
 app.command(rich_help_panel="Look")(look.inspect)
 app.command(rich_help_panel="Look")(look.preview)

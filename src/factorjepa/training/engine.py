@@ -39,6 +39,7 @@ from .batches import Scales, TrainingBatch, TrainingBatches, validation_batches
 from .learner import Learner
 from .optimiser import rate, set_rate
 from .origin import open_backbone
+from .restore import put_back
 from .run import RunDirectory
 from .settings import TrainSettings
 from .step import loss_of
@@ -248,11 +249,7 @@ class Engine:
         if chosen != self.learner.scope.chosen:  # a probe pass on another machine may come out otherwise
             self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
             self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
-        if self.step:
-            for number in range(self.method.stage_at(self.step - 1, self.settings.updates)[0] + 1):
-                self.learner.enter(number)  # what has ever trained is owned by the momentum encoder
-        self.learner.load_weights(weights)
-        self.learner.load_state(state["learner"])
+        put_back(self.learner, self.step, self.settings.updates, weights, state["learner"])
         if self.optimiser is not None:
             self.optimiser.load_state_dict(state["optimiser"])
         self.loader.load_state_dict(state["loader"])

@@ -30,6 +30,7 @@ class Part:
     role: Role
     packets: bool  # the teacher has looked at them
     truth: bool  # ground truth is known
+    simulated: bool = False  # and the clips can be simulated again
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..training.settings import TrainSettings
 from ..world import ClipTruth
 from .diagnostic import Part, Role
 from .reference import Reference
+from .resimulation import Worlds
 from .scene import Known, Scene
 from .settings import EvaluateSettings
 
@@ -160,6 +161,7 @@ class Evaluator:
 
     def _scenes(self, role: Role, clips: ClipSet, packets: Packets[ClipSet] | None) -> Scenes:
         truthful = clips if isinstance(clips, AuditClips) and _has_truth(clips) else None
+        worlds = Worlds.beside(Path(self.conditions.data)) if truthful is not None else None
 
         def know(batch: Batch) -> Known:
             teacher = packets.for_batch(batch) if packets is not None else None
@@ -167,9 +169,9 @@ class Evaluator:
             truths = None
             if truthful is not None:
                 truths = [ClipTruth.from_bytes(truthful.truth(c), f"clip {c.clip_id!r}") for c in batch.clips]
-            return Known(teacher, own, truths)
+            return Known(teacher, own, truths, [worlds.of(clip) for clip in batch.clips] if worlds else None)
 
-        part = Part(role, packets is not None, truthful is not None)
+        part = Part(role, packets is not None, truthful is not None, worlds is not None)
         return Scenes(part, clips, lambda: self._batches(clips), know, self.reference, self.settings)
 
     def _batches(self, clips: ClipSet) -> Iterator[Batch]:

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from ..errors import DiagnosticsError
 from .diagnostic import Diagnostic
 from .future import FutureL1, FutureMSE
+from .intervention_l1 import InterventionL1
+from .mask_slope import MaskSlope
+from .motion_cosine import MotionCosine
 
-DIAGNOSTICS: tuple[type[Diagnostic], ...] = (FutureL1, FutureMSE)
+DIAGNOSTICS: tuple[type[Diagnostic], ...] = (FutureL1, FutureMSE, InterventionL1, MaskSlope, MotionCosine)
 
 
 def chosen(names: Sequence[str] | None) -> tuple[type[Diagnostic], ...]:

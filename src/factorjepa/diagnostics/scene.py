@@ -5,8 +5,9 @@ Shapes: B clips, T frames, H x W pixels, t target tokens, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,10 +19,12 @@ from ..corpus.manifest import Clip
 from ..pixels import denormalise, normalise
 from ..teacher.batch import TargetBatch
 from ..teacher.packet import Packet
-from ..world import ClipTruth
+from ..world import ClipTruth, SimulatedClip
 from .reference import Reference
 from .settings import EvaluateSettings
 from .views import ORIGINAL, View
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Known:
     teacher: TargetBatch | None = None
     packets: Sequence[Packet] | None = None
     truths: Sequence[ClipTruth] | None = None  # of simulated audit clips
+    worlds: Sequence[SimulatedClip] | None = None  # where these can be simulated again
 
 
 class Scene:
@@ -46,6 +50,7 @@ class Scene:
         self.frames_BTHW3 = denormalise(batch.video.numpy())
         self.known, self.reference, self.settings = known, reference, settings
         self._targets: dict[View, Tensor] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -59,6 +64,12 @@ class Scene:
         if view not in self._targets:
             self._targets[view] = self.reference.future(self.video(view))
         return self._targets[view]
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for all runs: flow, regions, labels. Small things only."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(T, self._kept[key])
 
     @property
     def grid(self) -> Grid:

@@ -26,8 +26,8 @@ class InterventionSettings(Settings):
     least_side: float = Field(default=0.15, gt=0, le=1)  # of a region's box
     largest_side: float = Field(default=0.4, gt=0, le=1)
     shift: float = Field(default=0.12, gt=0, lt=1)  # by how much `shift` moves a region's content
-    epsilon: float = Field(default=0.01, gt=0)  # epsilon_int, of mean absolute change per dimension
-    near_zero: float = Field(default=0.02, gt=0)  # a target change below this is next to none
+    epsilon: float = Field(default=0.001, gt=0)  # epsilon_int, of mean absolute change per dimension
+    near_zero: float = Field(default=0.01, gt=0)  # a target change below this is next to none
     localised: float = Field(default=0.1, gt=0, le=1)  # share of tokens, those with the largest target change
 
 

@@ -81,16 +81,20 @@ def _summary(scores: Scores) -> Table:
     """Plain means of the headline variants over clips; intervals and contrasts are for the statistics."""
     import numpy as np
 
-    shown = [info for info in scores.diagnostics.values() if info.reduction == "mean"]
-    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
-    for heading in ("method", "seed", *(info.name for info in shown)):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
     columns = scores.columns()
+    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
+    table.add_column("")
     for run in scores.runs:
-        mine = (columns["backbone"] == run.backbone) & (columns["method"] == run.method) & (columns["seed"] == run.seed)
+        table.add_column(f"{run.title}\nseed {run.seed}", justify="right")
+    for info in scores.diagnostics.values():
+        if info.reduction != "mean":
+            continue
         cells = []
-        for info in shown:
-            of_it = mine & (columns["diagnostic"] == info.name) & (columns["variant"] == info.headline)
-            cells.append(f"{np.mean(columns['value'][of_it]):.4f}" if of_it.any() else "-")
-        table.add_row(run.title, str(run.seed), *cells)
+        for run in scores.runs:
+            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name,
+                      "variant": info.headline}  # fmt: skip
+            mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
+            cells.append(f"{np.mean(columns['value'][mine]):.4f}" if mine.any() else "-")
+        arrow = "↓" if info.direction == "lower" else "↑"
+        table.add_row(f"{info.title} {arrow}", *cells)
     return table

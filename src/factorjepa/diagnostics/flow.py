@@ -1,0 +1,102 @@
+"""The motion estimator: dense inverse-search flow (OpenCV's DIS) with the camera's motion taken out. It never learns.
+
+Shapes: T frames, s pixels a side, K pairs of consecutive frames.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from ..pixels import Frames
+from .scene import Scene
+from .settings import MotionSettings
+
+Floats = NDArray[np.float32]
+
+_ROUNDS = 6  # of reweighting: agents must lose their say in the camera's motion
+_SCALE = 0.002  # sides per frame: a residual of this size halves a point's weight
+_STRIDE = 3  # every third pixel votes
+
+
+def flows(frames: Frames, side: int) -> Floats:
+    """Flow between consecutive frames of `uint8 [T, H, W, 3]`: `[T - 1, s, s, 2]` in sides per frame, x first.
+
+    One thread: the estimator spreads what it finds along stripes, one for each thread.
+    """
+    grey = [
+        cv2.resize(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (side, side), interpolation=cv2.INTER_AREA)
+        for frame in frames
+    ]
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        found = []
+        for before, after in itertools.pairwise(grey):
+            estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)  # it remembers the last flow
+            found.append(estimator.calc(before, after, np.zeros((side, side, 2), np.float32)))
+    finally:
+        cv2.setNumThreads(threads)
+    return (np.stack(found) / side).astype(np.float32)
+
+
+def without_camera(flow_ss2: Floats) -> Floats:
+    """Flow less the similarity (shift, zoom, roll) that most of the picture shares."""
+    side = len(flow_ss2)
+    y, x = (np.mgrid[0:side, 0:side] + 0.5) / side - 0.5
+    one, zero = np.ones_like(x), np.zeros_like(x)
+    # u = a + c x - d y; v = b + c y + d x
+    basis_ss24 = np.stack([np.stack([one, zero, x, -y], -1), np.stack([zero, one, y, x], -1)], -2)
+    votes = (slice(None, None, _STRIDE), slice(None, None, _STRIDE))
+    rows_n24, seen_n2 = basis_ss24[votes].reshape(-1, 2, 4), flow_ss2[votes].reshape(-1, 2).astype(np.float64)
+    weight_n = np.ones(len(seen_n2))
+    motion = np.zeros(4)
+    for _ in range(_ROUNDS):
+        normal = np.einsum("n,nci,ncj->ij", weight_n, rows_n24, rows_n24)
+        motion = np.linalg.solve(normal, np.einsum("n,nci,nc->i", weight_n, rows_n24, seen_n2))
+        apart_n = np.hypot(*(rows_n24 @ motion - seen_n2).T)
+        weight_n = 1.0 / (1.0 + (apart_n / _SCALE) ** 2)
+    return (flow_ss2 - basis_ss24 @ motion).astype(np.float32)
+
+
+def own_motion(scene: Scene) -> Floats:
+    """`[B, T - 1, s, s, 2]` of a batch, half precision in memory."""
+
+    def make() -> NDArray[np.float16]:
+        side = scene.settings.motion.side
+        return np.stack(
+            [[without_camera(flow) for flow in flows(frames, side)] for frames in scene.frames_BTHW3]
+        ).astype(np.float16)
+
+    return scene.kept("own motion", make).astype(np.float32)
+
+
+def descriptor(motion_Kss2: Floats, settings: MotionSettings) -> NDArray[np.float64]:
+    """`u*`: for each cell of a grid, how much moves in which direction, the mean motion and the mean speed.
+
+    `[grid * grid * (bins + 3)]`, sides per frame.
+    """
+    grid, bins = settings.grid, settings.bins
+    speed = np.hypot(motion_Kss2[..., 0], motion_Kss2[..., 1])
+    angle = np.arctan2(motion_Kss2[..., 1], motion_Kss2[..., 0])
+    place = np.floor((angle / (2 * np.pi) + 0.5) * bins).astype(int) % bins
+    parts = []
+    for rows in np.array_split(np.arange(speed.shape[1]), grid):
+        for columns in np.array_split(np.arange(speed.shape[2]), grid):
+            cell = (slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+            size = speed[cell].size
+            parts += [np.bincount(place[cell].ravel(), speed[cell].ravel(), bins) / size]
+            parts += [motion_Kss2[cell].reshape(-1, 2).mean(0), speed[cell].mean(keepdims=True).ravel()]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def future_descriptors(scene: Scene) -> NDArray[np.float64]:
+    """`[B, d_mot]` of the motion from the last context frame to the end of the window."""
+
+    def make() -> NDArray[np.float64]:
+        return np.stack([descriptor(one[scene.context - 1 :], scene.settings.motion) for one in own_motion(scene)])
+
+    return scene.kept("future descriptors", make)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -45,7 +44,7 @@ class Found:
 class Diagnostic(ABC):
     """One instance measures one run: it sees every batch of every part once and then states its scores.
 
-    A value that is not a number has no row: `missing` counts why. So a clip without motion is no score of 0.
+    A value that is not a number has no row: `missing` says why. So a clip without motion is no score of 0.
     """
 
     info: ClassVar[DiagnosticInfo]
@@ -53,7 +52,7 @@ class Diagnostic(ABC):
     def __init__(self, settings: EvaluateSettings) -> None:
         self.settings = settings
         self.found: list[Found] = []
-        self.missing: Counter[str] = Counter()  # "variant: reason" -> clips
+        self.missing: dict[str, set[str]] = {}  # reason -> clips of which some score cannot be had
 
     @abstractmethod
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
@@ -75,8 +74,8 @@ class Diagnostic(ABC):
             if math.isfinite(value):
                 self.found.append(Found(clip, variant, value))
             else:
-                self.missing[f"{variant}: {why or 'the value is not finite'}"] += 1
+                self.absent(why or f"{variant} is not finite", [clip])
 
-    def absent(self, variant: str, why: str, clips: int = 1) -> None:
-        """These scores cannot be had."""
-        self.missing[f"{variant}: {why}"] += clips
+    def absent(self, why: str, clips: Iterable[Clip]) -> None:
+        """Some score of these clips cannot be had."""
+        self.missing.setdefault(why, set()).update(clip.clip_id for clip in clips)

@@ -71,7 +71,7 @@ class Evaluated:
     path: Path
     again: list[str] = field(default_factory=list)  # runs whose finished part was kept
     failed: dict[str, str] = field(default_factory=dict)  # run -> why it has no scores
-    missing: dict[str, dict[str, int]] = field(default_factory=dict)  # run -> "diagnostic/variant: reason" -> clips
+    missing: dict[str, dict[str, int]] = field(default_factory=dict)  # run -> "diagnostic: reason" -> clips
 
 
 def evaluate(
@@ -190,7 +190,7 @@ def _measure(
         }
         for one in measures for found in one.found
     ]  # fmt: skip
-    missing = {f"{one.info.name}/{what}": clips for one in measures for what, clips in sorted(one.missing.items())}
+    missing = {f"{one.info.name}: {why}": len(clips) for one in measures for why, clips in one.missing.items()}
     learner, trained = restored.learner, [r["seconds"] for r in entry.run.metrics() if "seconds" in r]
     info = RunInfo(
         backbone=backbone, method=method, seed=seed, title=learner.method.title, family=learner.method.family,

@@ -77,7 +77,7 @@ def own_motion(scene: Scene) -> Floats:
 def descriptor(motion_Kss2: Floats, settings: MotionSettings) -> NDArray[np.float64]:
     """`u*`: for each cell of a grid, how much moves in which direction, the mean motion and the mean speed.
 
-    `[grid * grid * (bins + 3)]`, sides per frame.
+    `[grid * grid, bins + 3]`, cells in raster order, sides per frame.
     """
     grid, bins = settings.grid, settings.bins
     speed = np.hypot(motion_Kss2[..., 0], motion_Kss2[..., 1])
@@ -88,13 +88,13 @@ def descriptor(motion_Kss2: Floats, settings: MotionSettings) -> NDArray[np.floa
         for columns in np.array_split(np.arange(speed.shape[2]), grid):
             cell = (slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
             size = speed[cell].size
-            parts += [np.bincount(place[cell].ravel(), speed[cell].ravel(), bins) / size]
-            parts += [motion_Kss2[cell].reshape(-1, 2).mean(0), speed[cell].mean(keepdims=True).ravel()]
-    return np.concatenate(parts).astype(np.float64)
+            directions = np.bincount(place[cell].ravel(), speed[cell].ravel(), bins) / size
+            parts.append([*directions, *motion_Kss2[cell].reshape(-1, 2).mean(0), speed[cell].mean()])
+    return np.array(parts, np.float64)
 
 
 def future_descriptors(scene: Scene) -> NDArray[np.float64]:
-    """`[B, d_mot]` of the motion from the last context frame to the end of the window."""
+    """`[B, cells, bins + 3]` of the motion from the last context frame to the end of the window."""
 
     def make() -> NDArray[np.float64]:
         return np.stack([descriptor(one[scene.context - 1 :], scene.settings.motion) for one in own_motion(scene)])

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from ..backbones.masks import Grid
 from ..scores import DiagnosticInfo
 from .asks import PLAIN, Answers, Ask
 from .diagnostic import Diagnostic, Part, Role
@@ -14,12 +17,16 @@ from .flow import future_descriptors
 from .pooled import Pool
 from .probes import Array, Ridge
 from .scene import Scene
+from .settings import EvaluateSettings
 
 _EPSILON = 1e-8  # epsilon_mot
 
 
 class MotionCosine(Diagnostic):
-    """eq. s_n^motion. Descriptors are standardised over training clips: who answers the mean scores 0, not 0.9."""
+    """eq. s_n^motion. One probe reads the motion of a cell from the mean predicted token of that cell, for all cells.
+
+    Descriptors are standardised over training clips: who answers the mean scores 0, and not the cosine of two means.
+    """
 
     info = DiagnosticInfo(
         name="motion_cosine",
@@ -32,24 +39,32 @@ class MotionCosine(Diagnostic):
         provenance="OpenCV's dense inverse search, not learned; probe fitted on training, chosen on validation clips",
     )
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, settings: EvaluateSettings) -> None:
+        super().__init__(settings)
         self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
         return (PLAIN,)
 
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
-        pooled = answers[PLAIN].tokens_BtD.mean(1)
-        self._pools[part.role].add(scene.clips, pooled, future_descriptors(scene))
+        pooled_BcD = cells(answers[PLAIN].tokens_BtD, scene.grid, self.settings.motion.grid)
+        self._pools[part.role].add(scene.clips, pooled_BcD, future_descriptors(scene))
 
     def finish(self) -> None:
         fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
-        probe = Ridge.fit(fit.x, fit.y, choose.x, choose.y, self.settings.probes.grid)
-        wanted = probe.targets(measure.y)
-        self.put(measure.clips, "pooled", cosine(probe(measure.x), wanted), "training clips show no motion")
-        error = np.square(probe(measure.x) - wanted).mean(1)
-        self.put(measure.clips, "alt/squared_error", error)
+        grid = self.settings.probes.grid
+        probe = Ridge.fit(_rows(fit.x), _rows(fit.y), _rows(choose.x), _rows(choose.y), grid)
+        answer, wanted = probe(_rows(measure.x)), probe.targets(_rows(measure.y))
+        answer, wanted = answer.reshape(len(measure), -1), wanted.reshape(len(measure), -1)
+        self.put(measure.clips, "pooled", cosine(answer, wanted), "training clips show no motion")
+        self.put(measure.clips, "alt/squared_error", np.square(answer - wanted).mean(1))
+
+
+def cells(tokens_BtD: Tensor, grid: Grid, side: int) -> Tensor:
+    """Predicted tokens, mean over horizons and over each cell of a `side x side` grid: `[B, cells, D]`."""
+    _, rows, columns = grid
+    of_place = tokens_BtD.reshape(len(tokens_BtD), -1, rows, columns, tokens_BtD.shape[-1]).mean(1)
+    return torch.nn.functional.adaptive_avg_pool2d(of_place.permute(0, 3, 1, 2), side).flatten(2).transpose(1, 2)
 
 
 def cosine(answer_nG: Array, wanted_nG: Array) -> Array:
@@ -57,3 +72,8 @@ def cosine(answer_nG: Array, wanted_nG: Array) -> Array:
     lengths = np.linalg.norm(answer_nG, axis=1) * np.linalg.norm(wanted_nG, axis=1)
     values = (answer_nG * wanted_nG).sum(1) / (lengths + _EPSILON)
     return np.where(np.abs(wanted_nG).max(1) > 0, values, np.nan)
+
+
+def _rows(values_ncG: Array) -> Array:
+    """Cells of all clips as examples of one probe."""
+    return values_ncG.reshape(-1, values_ncG.shape[-1])

@@ -14,18 +14,18 @@ from .probes import Array
 
 
 class Pool:
-    """Rows of features `x`, of targets `y`, and the clip of each."""
+    """Features `x` and targets `y` of clips, `[n, ...]`, and the clips."""
 
     def __init__(self) -> None:
         self.clips: list[Clip] = []
         self._x: list[Array] = []
         self._y: list[Array] = []
 
-    def add(self, clips: Sequence[Clip], x_nF: Tensor, y_nG: NDArray[Any] | Tensor) -> None:
+    def add(self, clips: Sequence[Clip], x: Tensor, y: NDArray[Any] | Tensor) -> None:
         """One row of both for each clip."""
         self.clips += clips
-        self._x.append(x_nF.detach().double().cpu().numpy())
-        self._y.append(y_nG.detach().double().cpu().numpy() if isinstance(y_nG, Tensor) else y_nG.astype(np.float64))
+        self._x.append(x.detach().double().cpu().numpy())
+        self._y.append(y.detach().double().cpu().numpy() if isinstance(y, Tensor) else y.astype(np.float64))
 
     def __len__(self) -> int:
         return len(self.clips)

@@ -6,13 +6,20 @@ import difflib
 from collections.abc import Sequence
 
 from ..errors import DiagnosticsError
+from .depth import Depth, TrueDepth
 from .diagnostic import Diagnostic
 from .future import FutureL1, FutureMSE
 from .intervention_l1 import InterventionL1
+from .leakage import Leakage, TrueLeakage
 from .mask_slope import MaskSlope
 from .motion_cosine import MotionCosine
+from .position_readout import PositionReadout
 
-DIAGNOSTICS: tuple[type[Diagnostic], ...] = (FutureL1, FutureMSE, InterventionL1, MaskSlope, MotionCosine)
+DIAGNOSTICS: tuple[type[Diagnostic], ...] = (
+    FutureL1, FutureMSE, InterventionL1, MaskSlope, MotionCosine,
+    PositionReadout,
+    Leakage, TrueLeakage, Depth, TrueDepth,
+)  # fmt: skip
 
 
 def chosen(names: Sequence[str] | None) -> tuple[type[Diagnostic], ...]:

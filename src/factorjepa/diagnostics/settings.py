@@ -35,7 +35,7 @@ class MotionSettings(Settings):
     """The motion estimator: dense inverse-search flow, camera motion taken out, pooled on a grid."""
 
     side: int = Field(default=96, ge=32)  # pixels at which flow is computed
-    grid: int = Field(default=2, ge=1)  # cells a side of the descriptor
+    grid: int = Field(default=4, ge=1)  # cells a side of the descriptor
     bins: int = Field(default=8, ge=4)  # directions
 
 

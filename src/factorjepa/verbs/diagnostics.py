@@ -48,9 +48,11 @@ def evaluate(
     console.print(_summary(made.scores))
     for run in made.again:
         console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
-    for run, missing in made.missing.items():
-        for what, count in missing.items():
-            console.print(f"{run}: {what} ({counted(count, 'clip')})", highlight=False, soft_wrap=True, markup=False)
+    reasons = {(what, count): None for missing in made.missing.values() for what, count in missing.items()}
+    for what, count in reasons:
+        runs_of = [Path(run).name for run, missing in made.missing.items() if missing.get(what) == count]
+        where = "" if len(runs_of) == len(made.missing) else f" in {', '.join(runs_of)}"
+        console.print(f"no score of {counted(count, 'clip')}{where}: {what}", soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
     if made.failed:
         for run, why in made.failed.items():

@@ -77,7 +77,7 @@ def _supports(scene: Scene, source: Source, region: int) -> list[Masks | None]:
         return scene.kept(("true region", region), lambda: [_agent(scene, b, region) for b in range(len(scene))])
 
     def boxes() -> list[list[tuple[float, float, float, float]]]:
-        motion = own_motion(scene)[:, : scene.context - 1]
+        motion = own_motion(scene, 0, scene.context - 1)
         return [salient_boxes(one, scene.settings.interventions) for one in motion]
 
     found = scene.kept("salient boxes", boxes)

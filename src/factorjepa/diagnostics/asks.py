@@ -36,7 +36,7 @@ class Subject:
     def predict(self, scene: Scene, view: View, visible: Tensor | None) -> Prediction:
         """The future from a view's context, of which only `visible` tokens are shown, and the evidence under them."""
         video = scene.video(view).to(self.device)
-        teacher = scene.known.teacher
+        teacher = scene.known.teacher if self.model.method.reads_states else None
         if teacher is not None:
             shown = view.evidence(scene, teacher.cells)
             teacher = dataclasses.replace(teacher, cells=shown).to(self.device)

@@ -51,27 +51,24 @@ def without_camera(flow_ss2: Floats) -> Floats:
     # u = a + c x - d y; v = b + c y + d x
     basis_ss24 = np.stack([np.stack([one, zero, x, -y], -1), np.stack([zero, one, y, x], -1)], -2)
     votes = (slice(None, None, _STRIDE), slice(None, None, _STRIDE))
-    rows_n24, seen_n2 = basis_ss24[votes].reshape(-1, 2, 4), flow_ss2[votes].reshape(-1, 2).astype(np.float64)
-    weight_n = np.ones(len(seen_n2))
-    motion = np.zeros(4)
+    rows_m4, seen_m = basis_ss24[votes].reshape(-1, 4), flow_ss2[votes].ravel().astype(np.float64)  # two rows a point
+    weighted_m4 = rows_m4
     for _ in range(_ROUNDS):
-        normal = np.einsum("n,nci,ncj->ij", weight_n, rows_n24, rows_n24)
-        motion = np.linalg.solve(normal, np.einsum("n,nci,nc->i", weight_n, rows_n24, seen_n2))
-        apart_n = np.hypot(*(rows_n24 @ motion - seen_n2).T)
-        weight_n = 1.0 / (1.0 + (apart_n / _SCALE) ** 2)
-    return (flow_ss2 - basis_ss24 @ motion).astype(np.float32)
+        motion = np.linalg.solve(weighted_m4.T @ rows_m4, weighted_m4.T @ seen_m)
+        apart_n2 = (rows_m4 @ motion - seen_m).reshape(-1, 2)
+        weight_n = 1.0 / (1.0 + np.square(apart_n2).sum(1) / _SCALE**2)
+        weighted_m4 = rows_m4 * np.repeat(weight_n, 2)[:, None]
+    return np.asarray(flow_ss2 - basis_ss24 @ motion, np.float32)
 
 
-def own_motion(scene: Scene) -> Floats:
-    """`[B, T - 1, s, s, 2]` of a batch, half precision in memory."""
+def own_motion(scene: Scene, first: int, last: int) -> Floats:
+    """`[B, last - first, s, s, 2]` of a batch from frame `first` to frame `last`; half precision in memory."""
 
     def make() -> NDArray[np.float16]:
-        side = scene.settings.motion.side
-        return np.stack(
-            [[without_camera(flow) for flow in flows(frames, side)] for frames in scene.frames_BTHW3]
-        ).astype(np.float16)
+        side, some = scene.settings.motion.side, scene.frames_BTHW3[:, first : last + 1]
+        return np.stack([[without_camera(flow) for flow in flows(frames, side)] for frames in some]).astype(np.float16)
 
-    return scene.kept("own motion", make).astype(np.float32)
+    return scene.kept(("own motion", first, last), make).astype(np.float32)
 
 
 def descriptor(motion_Kss2: Floats, settings: MotionSettings) -> NDArray[np.float64]:
@@ -97,6 +94,7 @@ def future_descriptors(scene: Scene) -> NDArray[np.float64]:
     """`[B, cells, bins + 3]` of the motion from the last context frame to the end of the window."""
 
     def make() -> NDArray[np.float64]:
-        return np.stack([descriptor(one[scene.context - 1 :], scene.settings.motion) for one in own_motion(scene)])
+        motion = own_motion(scene, scene.context - 1, scene.frames_BTHW3.shape[1] - 1)
+        return np.stack([descriptor(one, scene.settings.motion) for one in motion])
 
     return scene.kept("future descriptors", make)

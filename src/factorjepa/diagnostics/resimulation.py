@@ -47,7 +47,7 @@ class Rendered(View):
     """The window drawn again as it was."""
 
     def frames(self, scene: Scene) -> Frames:
-        return _drawn(scene, [None] * len(scene))
+        return scene.kept(self, lambda: _drawn(scene, [None] * len(scene)))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Counterfactual(View):
     """The window as it would have been without one agent: the one whose absence matters most."""
 
     def frames(self, scene: Scene) -> Frames:
-        return _drawn(scene, removed_agents(scene))
+        return scene.kept(self, lambda: _drawn(scene, removed_agents(scene)))
 
     def evidence(self, scene: Scene, cells: EvidenceCells) -> EvidenceCells:
         """Without what was seen of the agent."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ..config import Settings
 
@@ -16,6 +17,14 @@ class MaskSettings(Settings):
 
     hidden: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.9)  # R
     realisations: int = Field(default=1, ge=1)  # K; the same for every method
+
+    @field_validator("hidden")
+    @classmethod
+    def _a_curve(cls, hidden: tuple[float, ...]) -> tuple[float, ...]:
+        rising = all(low < high for low, high in itertools.pairwise(hidden))
+        if len(hidden) < 2 or hidden[0] != 0.0 or not rising or hidden[-1] >= 1:
+            raise ValueError("hidden shares must begin at 0, rise, and stay below 1: at least two of them")
+        return hidden
 
 
 class InterventionSettings(Settings):

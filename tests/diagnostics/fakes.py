@@ -13,6 +13,7 @@ from factorjepa.adaptation import METHODS
 from factorjepa.diagnostics.asks import Subject
 from factorjepa.diagnostics.diagnostic import Diagnostic
 from factorjepa.diagnostics.evaluator import Evaluator
+from factorjepa.diagnostics.reference import Precision
 from factorjepa.predictors import Prediction
 from factorjepa.training.learner import Learner
 
@@ -47,7 +48,7 @@ def constant(evaluator: Evaluator) -> Fake:
 
 
 def subject(model: object) -> Subject:
-    return Subject(cast(Learner, model), torch.device("cpu"), torch.autocast("cpu", enabled=False))
+    return Subject(cast(Learner, model), Precision(torch.device("cpu"), False))
 
 
 def means(one: Diagnostic) -> dict[str, float]:

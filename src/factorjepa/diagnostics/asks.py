@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..predictors import PerFactor, Prediction
 from ..training.learner import Learner
 from ..training.validation import states_of
+from .reference import Precision
 from .scene import Scene
 from .views import ORIGINAL, View
 
@@ -29,19 +30,18 @@ class Subject:
     """The model under evaluation, and how it is run."""
 
     model: Learner
-    device: torch.device
-    precision: torch.autocast
+    precision: Precision
 
     @torch.no_grad()
     def predict(self, scene: Scene, view: View, visible: Tensor | None) -> Prediction:
         """The future from a view's context, of which only `visible` tokens are shown, and the evidence under them."""
-        video = scene.video(view).to(self.device)
+        video = scene.video(view).to(self.precision.device)
         teacher = scene.known.teacher if self.model.method.reads_states else None
         if teacher is not None:
             shown = view.evidence(scene, teacher.cells)
-            teacher = dataclasses.replace(teacher, cells=shown).to(self.device)
-        visible = None if visible is None else visible.to(self.device)
-        with self.precision:
+            teacher = dataclasses.replace(teacher, cells=shown).to(self.precision.device)
+        visible = None if visible is None else visible.to(self.precision.device)
+        with self.precision():
             return self.model.predict(video, visible, states_of(self.model, teacher, visible, video))
 
 
@@ -88,8 +88,8 @@ class OwnFuture(Ask[Tensor]):
     """The target in the method's own space: its momentum encoder's, `[B, t, D]`."""
 
     def answer(self, subject: Subject, scene: Scene) -> Tensor:
-        with subject.precision:
-            return subject.model.future(scene.video().to(subject.device)).float()
+        with subject.precision():
+            return subject.model.future(scene.video().to(subject.precision.device)).float()
 
 
 class Answers:

@@ -41,8 +41,8 @@ def encode(subject: Subject, scene: Scene, frames: Sequence[int]) -> Tensor:
     """Tokens `[B, c, L]` of some context frames, shown as a clip of their own: the encoder sees no other."""
     if max(frames) >= scene.context:
         raise DiagnosticsError(f"frame {max(frames)} is no context frame: a prediction must not see it")
-    video = scene.video()[:, :, list(frames)].to(subject.device)
-    with subject.precision:
+    video = scene.video()[:, :, list(frames)].to(subject.precision.device)
+    with subject.precision():
         tokens_BcL: Tensor = subject.model.encoder(video, None, levels=True)
     return tokens_BcL.float()
 
@@ -52,9 +52,9 @@ def predict(subject: Subject, context: Context, first: int, last: int, grid: Gri
     """Tokens `[B, t, D]` of the tubelets `first` to `last - 1` of a clip with this grid."""
     places = grid[1] * grid[2]
     batch, known = context.tokens_BcL.shape[:2]
-    context_index = torch.arange(known, device=subject.device).expand(batch, -1)
-    target_index = torch.arange(first * places, last * places, device=subject.device).expand(batch, -1)
-    with subject.precision:
+    context_index = torch.arange(known, device=subject.precision.device).expand(batch, -1)
+    target_index = torch.arange(first * places, last * places, device=subject.precision.device).expand(batch, -1)
+    with subject.precision():
         made: Prediction = subject.model.predictor(
             context.tokens_BcL, context_index, target_index, context.states, grid=grid
         )
@@ -75,10 +75,12 @@ def states_seen(subject: Subject, scene: Scene, frames: Sequence[int], ended: bo
     teacher = scene.known.teacher
     if teacher is None or not subject.model.method.reads_states:
         return None
-    cells: EvidenceCells = teacher.cells.to(subject.device)
+    cells: EvidenceCells = teacher.cells.to(subject.precision.device)
     if ended:
         return object_states(shown_evidence(cells, frames))
-    return object_states(cells.where(torch.isin(cells.frame_C, torch.tensor(list(frames), device=subject.device))))
+    return object_states(
+        cells.where(torch.isin(cells.frame_C, torch.tensor(list(frames), device=subject.precision.device)))
+    )
 
 
 def early_context(subject: Subject, scene: Scene, early: int) -> Context:

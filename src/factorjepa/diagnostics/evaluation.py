@@ -181,7 +181,7 @@ def _measure(
 ) -> tuple[Scores, dict[str, int]]:
     restored = restore(entry.run, device)
     measures = [one(evaluator.settings) for one in diagnostics]
-    run_pass(Subject(restored.learner, device, evaluator.precision), evaluator, measures, told)
+    run_pass(Subject(restored.learner, evaluator.precision), evaluator, measures, told)
     backbone, method, seed = entry.key
     rows: list[dict[str, Any]] = [
         {

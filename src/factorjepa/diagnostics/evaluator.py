@@ -25,7 +25,7 @@ from ..training.settings import TrainSettings
 from ..world import ClipTruth
 from .diagnostic import Part, Role
 from .labels import action_of, tags_of
-from .reference import Reference
+from .reference import Precision, Reference
 from .resimulation import Worlds
 from .scene import Known, Scene
 from .settings import EvaluateSettings
@@ -43,7 +43,6 @@ class Conditions:
     weights: str | None
     window: WindowSpec
     context: int
-    replication: int
 
     @classmethod
     def of(cls, settings: TrainSettings, data: Path | None, targets: Path | None) -> Conditions:
@@ -52,7 +51,7 @@ class Conditions:
         own = settings.targets if data is None else None
         return cls(
             corpus, str(targets or own or Path(corpus) / "targets"), settings.arch, settings.weights, settings.window,
-            settings.context, settings.replication,
+            settings.context,
         )  # fmt: skip
 
     @property
@@ -98,9 +97,10 @@ class Evaluator:
         self, conditions: Conditions, settings: EvaluateSettings, device: torch.device, needs_packets: bool
     ) -> None:
         self.conditions, self.settings = conditions, settings
-        self.precision = _precision(settings, device)
+        use = device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
+        self.precision = Precision(device, use)
         backbone = open_backbone(conditions.arch, conditions.weights, device)
-        self.reference = Reference(backbone, conditions.context, device, self.precision)
+        self.reference = Reference(backbone, conditions.context, self.precision)
         corpus = Corpus.open(Path(conditions.data))
         measured: EvaluationClips = corpus.audit() if settings.split == "audit" else corpus.evaluation(settings.split)
         if settings.clips is not None:
@@ -127,14 +127,14 @@ class Evaluator:
             "version": __version__,
             f"{ENCODER}{conditions.backbone}": self.reference.digest(),
             "window": _text({**conditions.window.model_dump(), "context": conditions.context,
-                             "replication": conditions.replication}),
+                             "replication": settings.replication}),
             "split": settings.split,
             **clips,
             **{name: _text(section) for name, section in sections.items()},
             "labels": _labels_of([scenes.clips for scenes in self.parts]),
             "packets": f"{self._cache.header['digest']} ({self._cache.teacher})" if self._cache else "none",
             "truth": str(any(scenes.part.truth for scenes in self.parts)),
-            "precision": "bf16" if self.precision._enabled else "fp32",
+            "precision": "bf16" if self.precision.bf16 else "fp32",
         }  # fmt: skip
 
     def _packets(
@@ -151,7 +151,9 @@ class Evaluator:
                     f"{cache.folder}: packets are of {made.frames} frames at {made.fps:g} fps, {made.context} of them "
                     f"context; the runs see {asked[0]} at {asked[1]:g} fps, {asked[2]} of them context"
                 )
-            return cache, {role: cache.packets(clips, conditions.replication).verify() for role, clips in sets.items()}
+            return cache, {
+                role: cache.packets(clips, self.settings.replication).verify() for role, clips in sets.items()
+            }
         except TeacherError as error:
             if needed:
                 raise TeacherError(
@@ -181,7 +183,7 @@ class Evaluator:
         settings, conditions = self.settings, self.conditions
         if isinstance(clips, EvaluationClips):
             yield from EvaluationLoader(
-                clips, conditions.window, settings.batch, settings.workers, replication=conditions.replication
+                clips, conditions.window, settings.batch, settings.workers, replication=settings.replication
             )
             return
         assert isinstance(clips, TrainingClips)
@@ -191,7 +193,7 @@ class Evaluator:
             pieces.append((clips[whole:], len(clips) - whole))
         for some, size in pieces:
             yield from Loader(
-                some, conditions.window, size, 0, settings.workers, replication=conditions.replication, shuffle=False
+                some, conditions.window, size, 0, settings.workers, replication=settings.replication, shuffle=False
             )
 
 
@@ -201,11 +203,6 @@ def _has_truth(clips: AuditClips) -> bool:
     except CorpusError:
         return False
     return True
-
-
-def _precision(settings: EvaluateSettings, device: torch.device) -> torch.autocast:
-    use = device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=use)
 
 
 def _digest_of(clips: ClipSet) -> str:

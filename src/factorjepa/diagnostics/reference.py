@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,12 +14,23 @@ from ..backbones.masks import Grid, future_split
 from ..objective import normalised_targets
 
 
+@dataclass(frozen=True)
+class Precision:
+    """`with precision():` runs networks in bf16 where that is wanted."""
+
+    device: torch.device
+    bf16: bool
+
+    def __call__(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+
 class Reference:
     """`future(video) -> [B, t, D]` of the pretrained encoder, which no method has touched."""
 
-    def __init__(self, backbone: Backbone, context: int, device: torch.device, precision: torch.autocast) -> None:
+    def __init__(self, backbone: Backbone, context: int, precision: Precision) -> None:
         self.encoder, self.spec = backbone.encoder.eval().requires_grad_(False), backbone.spec
-        self.context, self.device, self.precision = context, device, precision
+        self.context, self.precision = context, precision
 
     def grid(self, video: Tensor) -> Grid:
         return self.encoder.grid_of(video)
@@ -31,9 +43,9 @@ class Reference:
     def future(self, video: Tensor, early: int = 0) -> Tensor:
         """`Y*` of the whole clip's future tubelets and of `early` ones before them, float32 on the CPU."""
         target = future_split(self.grid(video), self.context // self.spec.tubelet - early).target
-        with self.precision:
-            tokens = self.encoder(video.to(self.device))
-        rows = gather_tokens(tokens, target.to(self.device).expand(len(video), -1))
+        with self.precision():
+            tokens = self.encoder(video.to(self.precision.device))
+        rows = gather_tokens(tokens, target.to(tokens.device).expand(len(video), -1))
         return normalised_targets(rows).float().cpu()
 
     def digest(self) -> str:

@@ -86,6 +86,7 @@ class EvaluateSettings(Settings):
     """One evaluation. Runs are comparable only if all of this is equal; see `Evaluator.identity`."""
 
     split: EvaluationSplit = "test"
+    replication: int = Field(default=0, ge=0)  # which window of each clip: the same for all runs, however trained
     clips: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many
     diagnostics: tuple[str, ...] | None = None  # names; None: all
     masks: MaskSettings = MaskSettings()

@@ -18,7 +18,10 @@ from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.errors import ConfigError, DiagnosticsError, ScoresError, TeacherError
 from factorjepa.scores import Scores
+from factorjepa.training.engine import Engine
+from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
+from factorjepa.training.settings import TrainSettings
 
 from .conftest import CPU, FAMILIES
 
@@ -126,14 +129,25 @@ def test_settings_that_make_no_curve_are_refused() -> None:
         EvaluateSettings.model_validate({"masks": {"hidden": [0.3]}})
 
 
-def test_a_restored_run_is_the_trained_one(trained: Trained) -> None:
-    from factorjepa.training.restore import restore
+@pytest.mark.parametrize("family", ["factorjepa", "lora"])
+def test_a_restored_run_is_the_trained_one(family: str, trained: Trained) -> None:
+    run = RunDirectory.existing(trained(family))
+    restored = restore(run, CPU)
+    weights, state = run.load(restored.step)
+    for name, tensor in restored.learner.weights().items():
+        assert torch.equal(tensor, weights[name]), name
+    for name, tensor in restored.learner.target.owned_state().items():
+        assert torch.equal(tensor, state["learner"]["target"][name]), name
 
-    for family in ("factorjepa", "lora"):
-        run = RunDirectory.existing(trained(family))
-        restored = restore(run, CPU)
-        weights, state = run.load(restored.step)
-        for name, tensor in restored.learner.weights().items():
-            assert torch.equal(tensor, weights[name]), name
-        for name, tensor in restored.learner.target.owned_state().items():
-            assert torch.equal(tensor, state["learner"]["target"][name]), name
+
+def test_a_restored_interpolation_predicts_and_is_measured_as_it_was_made(
+    trained: Trained, settings: Callable[..., TrainSettings], streets: Path, tmp_path: Path
+) -> None:
+    """WiSE-FT changes the encoder without training it: momentum encoder and reference must stay pretrained."""
+    engine = Engine(settings(method="wise_0.5", data=str(streets), base=str(trained("full"))), CPU)
+    engine.run(tmp_path, False)
+    made, again = engine.learner.eval(), restore(RunDirectory.existing(tmp_path), CPU).learner
+    video = torch.randn(2, 3, 16, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(made.predict(video, None).tokens_BtD, again.predict(video, None).tokens_BtD)
+    assert torch.equal(made.future(video, made.reference), again.future(video, again.reference))
+    assert not torch.equal(again.encoder(video), again.reference(video))

@@ -118,7 +118,6 @@ def evaluate(
                     parts.append(part)
                 except FactorJEPAError as error:
                     made.failed[folder] = str(error)
-                    log.error("%s: not evaluated: %s", folder, error)
                 done = start + len(evaluator)
         if not parts:
             raise DiagnosticsError(

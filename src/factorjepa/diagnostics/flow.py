@@ -27,10 +27,8 @@ def flows(frames: Frames, side: int) -> Floats:
 
     One thread: the estimator spreads what it finds along stripes, one for each thread.
     """
-    grey = [
-        cv2.resize(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (side, side), interpolation=cv2.INTER_AREA)
-        for frame in frames
-    ]
+    how = cv2.INTER_AREA if frames.shape[1] > side else cv2.INTER_LINEAR
+    grey = [cv2.resize(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (side, side), interpolation=how) for frame in frames]
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
@@ -62,13 +60,9 @@ def without_camera(flow_ss2: Floats) -> Floats:
 
 
 def own_motion(scene: Scene, first: int, last: int) -> Floats:
-    """`[B, last - first, s, s, 2]` of a batch from frame `first` to frame `last`; half precision in memory."""
-
-    def make() -> NDArray[np.float16]:
-        side, some = scene.settings.motion.side, scene.frames_BTHW3[:, first : last + 1]
-        return np.stack([[without_camera(flow) for flow in flows(frames, side)] for frames in some]).astype(np.float16)
-
-    return scene.kept(("own motion", first, last), make).astype(np.float32)
+    """`[B, last - first, s, s, 2]` of a batch from frame `first` to frame `last`. Too large to keep."""
+    side, some = scene.settings.motion.side, scene.frames_BTHW3[:, first : last + 1]
+    return np.stack([[without_camera(flow) for flow in flows(frames, side)] for frames in some])
 
 
 def descriptor(motion_Kss2: Floats, settings: MotionSettings) -> NDArray[np.float64]:

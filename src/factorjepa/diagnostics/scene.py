@@ -99,7 +99,8 @@ class Scene:
 
     def nbytes(self) -> int:
         """What it holds by now."""
-        return self.frames_BTHW3.nbytes + sum(target.nbytes for target in self._targets.values())
+        kept = sum(value.nbytes for value in self._kept.values() if isinstance(value, np.ndarray))
+        return self.frames_BTHW3.nbytes + kept + sum(target.nbytes for target in self._targets.values())
 
     @property
     def _like(self) -> Tensor:

@@ -84,7 +84,12 @@ def scores(
                         better = 0.03 * gain
                     if info.name == "temporal_order":
                         better = 0.0
-                    effect = sign * better * (1 + 0.03 * generator.normal()) * np.where(odd & method.startswith("factor"), -0.4, 1)
+                    effect = (
+                        sign
+                        * better
+                        * (1 + 0.03 * generator.normal())
+                        * np.where(odd & method.startswith("factor"), 0.6, 1)
+                    )
                     noise = generator.normal(0, 0.012, len(places))
                     values = scale * base * (1 + hard[info.name] + effect + noise + jitter)
                     put(backbone, method, seed, info.name, "pooled", values)
@@ -94,7 +99,14 @@ def scores(
                         put(backbone, method, seed, info.name, "alt/median_token", values * 0.95)
                     if info.name == "mask_slope":
                         for share in HIDDEN:
-                            put(backbone, method, seed, info.name, f"hidden_{share:g}", 0.38 * scale * factor + values * share**2)
+                            put(
+                                backbone,
+                                method,
+                                seed,
+                                info.name,
+                                f"hidden_{share:g}",
+                                0.38 * scale * factor + values * share**2,
+                            )
                         put(backbone, method, seed, info.name, "alt/auc", 0.38 * scale * factor + values / 3)
                     if info.name == "intervention_l1":
                         put(backbone, method, seed, info.name, "counterfactual", 1.0 + noise)
@@ -110,9 +122,7 @@ def scores(
     return Scores.of_rows(rows, {info.name: info for info in infos}, evaluator, runs)
 
 
-def structure_rows(
-    backbone: str, method: str, seed: int, put: Any, generator: np.random.Generator, count: int
-) -> None:
+def structure_rows(backbone: str, method: str, seed: int, put: Any, generator: np.random.Generator, count: int) -> None:
     if method.startswith("factorjepa"):
         for own in FACTORS:
             put(backbone, method, seed, "leakage", f"constant->{own}", generator.normal(1.0, 0.05, count))

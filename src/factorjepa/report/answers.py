@@ -51,7 +51,10 @@ def cautions(material: Material) -> list[str]:
     elif cities < FEW_CITIES:
         confidence = float(material.comparison.settings.get("confidence", 0.95))
         covered = expected_coverage(cities, confidence)
-        said.append(f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too small.")
+        said.append(
+            f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
+            "small."
+        )
     if clips < FEW_CLIPS or sources < FEW_SOURCES:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
     trained = [run for run in scores.runs if run.trainable > 0]
@@ -59,7 +62,10 @@ def cautions(material: Material) -> list[str]:
         said.append("One training seed per method: differences between training runs are not seen.")
     steps = max((run.step for run in trained), default=0)
     if trained and steps < FEW_UPDATES:
-        said.append(f"Trained for at most {counted(steps, 'update')}: this shows that everything runs, not which method is better.")
+        said.append(
+            f"Trained for at most {counted(steps, 'update')}: this shows that everything runs, not which method is "
+            "better."
+        )
     return said
 
 
@@ -77,7 +83,10 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, tested, decision) for decision in (BETTER, WORSE, NOT_SEPARATED)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
-    for contrast, meaning in (("pkg", "the factorized predictor without factor targets"), ("sup|pkg", "factor targets on top of it")):
+    for contrast, meaning in (
+        ("pkg", "the factorized predictor without factor targets"),
+        ("sup|pkg", "factor targets on top of it"),
+    ):
         rows = [row for row in material.contrasts(backbone, contrast) if not row.decision.startswith(UNTESTABLE)]
         if rows:
             over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
@@ -107,7 +116,9 @@ def _credit(material: Material, controls: dict[str, list[ContrastRow]]) -> str:
         return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
     equal = [name for name, rows in controls.items() if not any(row.decision == BETTER for row in rows)]
     if equal:
-        return f" But it is not better than {listed(equal)}: the gain cannot be put down to the factorization."
+        return (
+            f" But it is not shown to be better than {listed(equal)}: the gain cannot be put down to the factorization."
+        )
     worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
     if worse:
         return f" Against {listed(worse)} it is a trade-off."
@@ -159,7 +170,9 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     question, comparison = "How sure are we?", material.comparison
     tested = [row for row in total if math.isfinite(row.adjusted_p)]
     places = [row for row in comparison.scores if row.backbone == backbone]
-    clips, sources, cities = (max((getattr(row, name) for row in places), default=0) for name in ("clips", "sources", "cities"))
+    clips, sources, cities = (
+        max((getattr(row, name) for row in places), default=0) for name in ("clips", "sources", "cities")
+    )
     sample = f"{counted(cities, 'city', 'cities')}, {counted(sources, 'source video')}, {counted(clips, 'clip')}"
     seeds = max(_seeds(material, backbone).values(), default=0)
     evidence = [
@@ -169,22 +182,32 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     if not tested:
         return Answer(question, "Nothing could be tested.", evidence)
     decided = [row for row in tested if row.decision in (BETTER, WORSE)]
-    family = sum(row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone for row in comparison.contrasts)
+    family = sum(
+        row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone for row in comparison.contrasts
+    )
     evidence.append(
         f"Holm over {counted(family, 'prespecified test')}; adjusted p of the total contrast: "
         + "; ".join(f"{material.name(row.diagnostic)} {p_value(row.adjusted_p)}" for row in tested) + "."
     )  # fmt: skip
     unstable = [material.name(row.diagnostic) for row in decided if not row.stable]
     if unstable:
-        evidence.append(f"The direction on {listed(unstable)} turns round in a sensitivity analysis: read it with care.")
+        evidence.append(
+            f"The direction on {listed(unstable)} turns round in a sensitivity analysis: read it with care."
+        )
     elif decided:
-        evidence.append("No sensitivity analysis turns a decided direction round (cities left out, clip weights, other constructions).")
+        evidence.append(
+            "No sensitivity analysis turns a decided direction round (cities left out, clip weights, other "
+            "constructions)."
+        )
     mixed = [row for row in decided if math.isfinite(row.mixed.effect)]
     if mixed:
         agree = sum(row.mixed.supportive for row in mixed)
         evidence.append(f"The mixed-effects model supports {agree} of {counted(len(mixed), 'decided direction')}.")
     solid = sum(row.stable for row in decided)
-    short = f"{len(decided)} of {counted(len(total), 'primary diagnostic')} decided at adjusted p \N{LESS-THAN OR EQUAL TO} {comparison.settings.get('alpha', 0.05):g}"
+    short = (
+        f"{len(decided)} of {counted(len(total), 'primary diagnostic')} decided at adjusted p "
+        f"\N{LESS-THAN OR EQUAL TO} {comparison.settings.get('alpha', 0.05):g}"
+    )
     if decided:
         short += f", {'all' if solid == len(decided) else solid} of them stable"
     return Answer(question, f"{short}; {sample}.", evidence)
@@ -197,9 +220,12 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
         return Answer(question, "There are no scores of FactorJEPA to look at.", [])
     worse: dict[str, list[str]] = {}
     for row in ours:
-        if row.decision == WORSE:
-            worse.setdefault(material.name(row.diagnostic), []).append(material.title_of(row.b))
-    evidence = [f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()]
+        if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
+            said = material.title_of(row.b) + ("" if row.family == "primary" else " (exploratory)")
+            worse.setdefault(material.name(row.diagnostic), []).append(said)
+    evidence = [
+        f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()
+    ]
     open_ = [material.name(row.diagnostic) for row in total if row.decision == NOT_SEPARATED]
     if open_:
         evidence.append(f"Not separated from {material.title_of(total[0].b)}: {listed(open_)}.")
@@ -209,12 +235,17 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
         row for row in material.rows(backbone, "intervention_l1", headline=False)
         if row.method == OURS and row.variant == "counterfactual" and row.mean >= _NO_CHANGE
     ]  # fmt: skip
-    for row in unsolved:
-        evidence.append(
-            f"An agent truly removed: the error is {estimate(row.mean, row.low, row.high)} of the true change; "
-            "predicting no change at all would score 1."
-        )
-    short = [f"Worse than another method on {listed(list(worse))}."] if worse else ["No decision says that it is worse anywhere."]
+    evidence += [
+        f"An agent truly removed: the error is {estimate(one.mean, one.low, one.high)} of the true change; predicting "
+        "no "
+        "change at all would score 1."
+        for one in unsolved
+    ]
+    short = (
+        [f"Worse than another method on {listed(list(worse))}."]
+        if worse
+        else ["No decision says that it is worse anywhere."]
+    )
     if open_:
         short.append(f"Not separated on {listed(open_)}.")
     if turned:
@@ -234,7 +265,10 @@ def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> 
         against = sorted(city for city, effect in effects.items() if effect < 0)
         if against:
             shown = listed(against[:6]) + (" and others" if len(against) > 6 else "")
-            where = f"In {len(against)} of {counted(len(effects), 'city', 'cities')} {material.name(row.diagnostic)} points the other way"
+            where = (
+                f"In {len(against)} of {counted(len(effects), 'city', 'cities')} {material.name(row.diagnostic)} "
+                "points the other way"
+            )
             said.append(f"{where}: {shown} (descriptive).")
     return said
 

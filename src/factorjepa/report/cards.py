@@ -19,8 +19,15 @@ def cards(examples: Sequence[Example]) -> Markup:
     """Every question, with the probabilities that one probe head gives over each encoder."""
     found = [(example, question) for example in examples for question in example.questions]
     if not found:
-        return tag("p", "No questions were kept: evaluate with --examples to see the two encoders answer some.", class_="missing")
-    said = "One probe head, the same training clips and capacity, read over each encoder. Blue: the right answer; orange: what an encoder preferred instead."
+        return tag(
+            "p",
+            "No questions were kept: evaluate with --examples to see the two encoders answer some.",
+            class_="missing",
+        )
+    said = (
+        "One probe head, the same training clips and capacity, read over each encoder. Blue: the right answer; "
+        "orange: what an encoder preferred instead."
+    )
     return joined(tag("p", said), tag("div", [_card(*one) for one in found[:MOST]], class_="cards"), _right(found))
 
 
@@ -31,7 +38,11 @@ def _right(found: Sequence[tuple[Example, Question]]) -> Markup:
         for encoder, shares in question.answers.items():
             counts.setdefault(encoder, []).append(int(np.argmax(shares) == question.right))
     said = "; ".join(f"{encoder} {sum(right)} of {len(right)}" for encoder, right in counts.items())
-    return tag("p", f"Right here: {said}. These are examples, chosen and few: the scorecard holds the measurement.", class_="missing")
+    return tag(
+        "p",
+        f"Right here: {said}. These are examples, chosen and few: the scorecard holds the measurement.",
+        class_="missing",
+    )
 
 
 def _card(example: Example, question: Question) -> Markup:
@@ -55,10 +66,16 @@ def example_views(examples: Sequence[Example]) -> Markup:
     """Filmstrip, error maps on one scale, similarity maps on one scale."""
     shown = [example for example in examples if example.errors or example.similarities][:MOST]
     if not shown:
-        return tag("p", "No example clips were kept: evaluate with --examples to see where predictions are wrong.", class_="missing")
+        return tag(
+            "p",
+            "No example clips were kept: evaluate with --examples to see where predictions are wrong.",
+            class_="missing",
+        )
     said = (
-        "Frames the model saw, then (outlined) frames it had to predict. Maps lie over the last frame, all methods of a clip on one scale. "
-        "Error: mean absolute difference of predicted and true tokens. Similarity: cosine of the marked true token with every predicted one; "
+        "Frames the model saw, then (outlined) frames it had to predict. Maps lie over the last frame, all methods of "
+        "a clip on one scale. "
+        "Error: mean absolute difference of predicted and true tokens. Similarity: cosine of the marked true token "
+        "with every predicted one; "
         "a good prediction looks like the map of the target."
     )
     bar = tag("p", "low ", tag("img", src=pictures.scale_bar(), alt="", class_="bar"), " high", class_="missing")
@@ -72,7 +89,7 @@ def _view(example: Example) -> Markup:
     if example.errors:
         low, high = _range(list(example.errors.values()))
         tiles = [
-            _tile(pictures.error_tile(example, values, low, high), example.title_of(method), f"error {number(float(np.nanmean(values)), 3)}")
+            _tile(pictures.error_tile(example, values, low, high), example.title_of(method), f"error {_mean(values)}")
             for method, values in example.errors.items()
         ]  # fmt: skip
         parts.append(tag("div", tiles, class_="tiles"))
@@ -82,12 +99,18 @@ def _view(example: Example) -> Markup:
         tiles = [
             _tile(
                 pictures.similarity_tile(example, example.similarities[name], low, high),
-                "true tokens" if name == TARGET else example.title_of(name), f"similarity at the mark {_at(example, name)}",
+                "true tokens" if name == TARGET else example.title_of(name),
+                f"similarity at the mark {_at(example, name)}",
             )
             for name in names if name in example.similarities
         ]  # fmt: skip
         parts.append(tag("div", tiles, class_="tiles"))
     return tag("div", parts)
+
+
+def _mean(values: Map) -> str:
+    known = values[np.isfinite(values)]
+    return number(float(known.mean()), 3) if len(known) else "unknown"
 
 
 def _at(example: Example, name: str) -> str:
@@ -101,7 +124,7 @@ def _tile(source: str, title: str, said: str) -> Markup:
 
 def _film(example: Example) -> Markup:
     frames = [
-        tag("img", src=source, alt="frame the model saw" if seen else "frame to predict", class_=None if seen else "ahead")
+        tag("img", src=source, alt="seen by the model" if seen else "to be predicted", class_=None if seen else "ahead")
         for source, seen in pictures.filmstrip(example)
     ]  # fmt: skip
     return tag("div", frames, class_="film", tabindex="0", role="group", aria_label=f"Frames of {example.clip_id}")

@@ -47,7 +47,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if not 0 <= self.right < len(self.choices):
-            raise ReportError(f"question {self.question!r}: the right answer is number {self.right} of {len(self.choices)}")
+            raise ReportError(
+                f"question {self.question!r}: the right answer is number {self.right} of {len(self.choices)}"
+            )
         for encoder, shares in self.answers.items():
             if len(shares) != len(self.choices) or not all(0 <= share <= 1.000001 for share in shares):
                 raise ReportError(
@@ -72,7 +74,9 @@ class Example:
 
     def __post_init__(self) -> None:
         if self.frames_THW3.ndim != 4 or self.frames_THW3.shape[-1] != 3 or self.frames_THW3.dtype != np.uint8:
-            raise ReportError(f"example {self.clip_id!r}: frames must be bytes [T, H, W, 3], not {self.frames_THW3.shape}")
+            raise ReportError(
+                f"example {self.clip_id!r}: frames must be bytes [T, H, W, 3], not {self.frames_THW3.shape}"
+            )
         if not 0 < self.context <= len(self.frames_THW3):
             raise ReportError(f"example {self.clip_id!r}: {self.context} of {len(self.frames_THW3)} frames are context")
         shapes = {np.shape(one) for one in (*self.errors.values(), *self.similarities.values())}
@@ -136,7 +140,9 @@ def read_example(folder: Path) -> Example:
                 maps = {name: stored[name].astype(np.float32) for name in stored.files}
         questions = [Question(**{**one, "choices": tuple(one["choices"])}) for one in about.questions]
     except (OSError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
-        raise ReportError(f"{folder}: cannot be read as an example ({error}); evaluate again with --examples") from error
+        raise ReportError(
+            f"{folder}: cannot be read as an example ({error}); evaluate again with --examples"
+        ) from error
     frames = np.stack(np.split(pixels, about.frames, axis=1))
     return Example(
         about.clip_id, frames, about.context, about.titles, _of(maps, "error/"), _of(maps, "similarity/"), about.query,

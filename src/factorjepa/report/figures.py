@@ -17,6 +17,7 @@ from .material import BASELINE, Material
 from .panels import Axes, Band, Dot, Point, Series, dot_panel, heat_map, line_panel, scatter_panel
 
 WIDE, MOST_LINES, MOST_DOTS, MOST_CURVES = 980.0, 14, 24, 6
+_FACTORS = ("layout", "agents", "visibility", "interactions")
 _BETTER = {"lower": "lower is better", "higher": "higher is better"}
 _PRESPECIFIED = {"total": "total", "pkg": "package", "sup|pkg": "supervision", "INT": "INT", "DI+": "DI+"}
 _WHERE = {
@@ -24,8 +25,10 @@ _WHERE = {
     "intervention_l1": (r"localised|true_region|counterfactual", "Intervention L1"),
 }
 _PLACES = {
-    "agents": "on tokens of agents", "interacting": "on tokens of interacting agents", "localised": "where the target changes most",
-    "teacher_agents": "on tokens of agents, by the teacher", "teacher_interacting": "on tokens of neighbours, by the teacher",
+    "agents": "on tokens of agents", "interacting": "on tokens of interacting agents",
+    "localised": "where the target changes most",
+    "teacher_agents": "on tokens of agents, by the teacher",
+    "teacher_interacting": "on tokens of neighbours, by the teacher",
     "true_region": "edits of true agents", "counterfactual": "an agent truly removed, simulated again",
 }  # fmt: skip
 
@@ -55,7 +58,7 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
         its = {row.diagnostic: row for row in rows if row.contrast == name and row.family == "primary"}
         if any(row.adjustment or math.isfinite(row.effect) for row in its.values()) or (its and name == "total"):
             one = next(iter(its.values()))
-            attribution.append(Line(f"{word}: {material.title_of(one.a)} over {material.title_of(one.b)}", its))
+            attribution.append(Line(f"{word}: {material.title_of(one.a)} over {material.title_of(one.b)}", its, word))
     if attribution:
         groups.append(Group("Attribution, prespecified (Holm)", attribution))
     others: dict[str, Line] = {}
@@ -67,7 +70,13 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
     kept = {others[method].label for method in material.few(backbone, MOST_LINES) if method in others}
     left = [line for line in shown if line.label in kept]
     if left:
-        groups.append(Group("FactorJEPA against every other method, exploratory (Benjamini–Hochberg)", left))
+        groups.append(
+            Group(
+                "FactorJEPA against every other method, exploratory (Benjamini-Hochberg)",
+                left,
+                "Against every other (BH)",
+            )
+        )
     return groups, len(shown) - len(left)
 
 
@@ -77,7 +86,7 @@ def headline(material: Material, backbone: str) -> tuple[list[Markup], int]:
     if not groups or not names:
         return [], 0
     narrow = [forest(groups, {name: title}, plot.PANEL, 152) for name, title in names.items()]
-    return wide_and_narrow(forest(groups, names, WIDE, 236), narrow), left
+    return wide_and_narrow(forest(groups, names, WIDE, 252), narrow), left
 
 
 def scorecard(material: Material, backbone: str) -> tuple[list[Markup], int]:
@@ -98,7 +107,9 @@ def where(material: Material, backbone: str) -> list[Markup]:
     """Parts of the headline numbers: horizons, agents, true counterfactuals."""
     methods, panels = material.few(backbone, 8), []
     for diagnostic, (pattern, title) in _WHERE.items():
-        rows = [row for row in material.rows(backbone, diagnostic, headline=False) if re.fullmatch(pattern, row.variant)]
+        rows = [
+            row for row in material.rows(backbone, diagnostic, headline=False) if re.fullmatch(pattern, row.variant)
+        ]
         for variant in dict.fromkeys(row.variant for row in rows):
             by_method = {row.method: row for row in rows if row.variant == variant}
             dots = [_dot(material, by_method[method]) for method in methods if method in by_method]
@@ -120,7 +131,7 @@ def cities(material: Material, backbone: str) -> list[Markup]:
             continue
         order = sorted(effects, key=lambda city: effects[city])
         shown = order if len(order) <= MOST_DOTS else order[: MOST_DOTS // 2] + order[-MOST_DOTS // 2 :]
-        dots = [Dot(city, effects[city], kind="ours" if effects[city] > 0 else "against") for city in reversed(shown)]
+        dots = [Dot(city, effects[city], kind="toward" if effects[city] > 0 else "against") for city in reversed(shown)]
         over = f"{material.title_of(row.a)} over {material.title_of(row.b)} · right of the line: better"
         panels.append(dot_panel(material.name(row.diagnostic), over, dots, 0.0))
     return panels
@@ -131,18 +142,29 @@ def masking(material: Material, backbone: str) -> list[Markup]:
     rows = material.rows(backbone, "mask_slope", headline=False)
     curves, methods = [], material.few(backbone, MOST_CURVES)
     for method in methods:
-        points = sorted((float(row.variant[7:]), row) for row in rows
-                        if row.method == method and re.fullmatch(r"hidden_[\d.]+", row.variant))  # fmt: skip
+        points = sorted(
+            (
+                (float(row.variant[7:]), row)
+                for row in rows
+                if row.method == method and re.fullmatch(r"hidden_[\d.]+", row.variant)
+            ),
+            key=lambda point: point[0],
+        )
         if points:
             its = [row for _, row in points]
             curves.append(Series(
-                material.title_of(method), [share for share, _ in points], [row.mean for row in its], [row.low for row in its],
+                material.title_of(method), [share for share, _ in points], [row.mean for row in its],
+                [row.low for row in its],
                 [row.high for row in its], kind(material, method),
             ))  # fmt: skip
     if not curves:
         return []
     shares = sorted({share for one in curves for share in one.x})
-    panels = [line_panel("Masking curve", curves, Axes("hidden share of the context", shares, "Future-frame L1 · lower is better"))]
+    panels = [
+        line_panel(
+            "Masking curve", curves, Axes("hidden share of the context", shares, "Future-frame L1 · lower is better")
+        )
+    ]
     areas = {row.method: row for row in rows if row.variant == "alt/auc"}
     if areas:
         dots = [_dot(material, areas[method]) for method in methods if method in areas]
@@ -157,7 +179,12 @@ def cross_scale(material: Material) -> list[Markup]:
             pair = [{row.method: row for row in material.rows(backbone, name)} for backbone in (first, second)]
             common = [method for method in material.methods(first) if method in pair[1]]
             points = [
-                Point(material.title_of(method), _dot(material, pair[0][method]), _dot(material, pair[1][method]), kind(material, method))
+                Point(
+                    material.title_of(method),
+                    _dot(material, pair[0][method]),
+                    _dot(material, pair[1][method]),
+                    kind(material, method),
+                )
                 for method in common
                 if math.isfinite(pair[0][method].mean) and math.isfinite(pair[1][method].mean)
             ]
@@ -198,7 +225,9 @@ def training(runs: Sequence[Run]) -> list[Markup]:
                 keep = slice(None, None, max(1, len(steps) // 200))
                 lines.append(Series(label, steps[keep].tolist(), smooth[keep].tolist(), kind=colour, dots=False))
         if lines:
-            terms.append(line_panel(f"Loss: {name}", lines, Axes("update", None, "running mean over training clips", bands)))
+            terms.append(
+                line_panel(f"Loss: {name}", lines, Axes("update", None, "running mean over training clips", bands))
+            )
     return [*drawn, grid(terms)]
 
 
@@ -216,15 +245,25 @@ def leakage(material: Material, backbone: str) -> list[Markup]:
             continue
         rows = material.rows(backbone, name, headline=False)
         for method in dict.fromkeys(row.method for row in rows if math.isfinite(row.mean)):
-            by_pair = {tuple(row.variant.split("->", 1)): row for row in rows if row.method == method and "->" in row.variant}
+            by_pair = {
+                tuple(row.variant.split("->", 1)): row for row in rows if row.method == method and "->" in row.variant
+            }
             pairs = [pair for pair in by_pair if len(pair) == 2 and pair[0] != "constant"]
             factors = list(dict.fromkeys(factor for pair in pairs for factor in pair))
             if not 2 <= len(factors) <= 8:
                 continue
-            order = [factor for factor in ("layout", "agents", "visibility", "interactions") if factor in factors]
+            order: list[str] = [factor for factor in _FACTORS if factor in factors]
             order += [factor for factor in factors if factor not in order]
             cells = [[_leak(by_pair.get((own, asked)), own, asked) for asked in order] for own in order]
-            panels.append(heat_map(material.title_of(method), f"{info.title}: channel (row) read for factor (column)", order, order, cells))
+            panels.append(
+                heat_map(
+                    material.title_of(method),
+                    f"{info.title}: channel (row) read for factor (column)",
+                    order,
+                    order,
+                    cells,
+                )
+            )
     return panels[:8]
 
 
@@ -238,15 +277,27 @@ def depth(material: Material, backbone: str) -> list[Markup]:
         for factor in dict.fromkeys(row.variant.split("/")[0] for row in rows):
             curves = []
             for method in material.few(backbone, 4):
-                its = sorted((int(row.variant.split("/")[1]), row) for row in rows
-                             if row.method == method and row.variant.split("/")[0] == factor)  # fmt: skip
+                its = sorted(
+                    (
+                        (int(row.variant.split("/")[1]), row)
+                        for row in rows
+                        if row.method == method and row.variant.startswith(f"{factor}/")
+                    ),
+                    key=lambda point: point[0],
+                )
                 if its:
                     curves.append(Series(
                         material.title_of(method), [float(layer) for layer, _ in its], [row.mean for _, row in its],
                         [row.low for _, row in its], [row.high for _, row in its], kind(material, method),
                     ))  # fmt: skip
             if any(math.isfinite(value) for one in curves for value in one.y):
-                panels.append(line_panel(f"{info.title}: {factor}", curves, Axes("encoder block", None, "share of variance that a linear probe reads")))
+                panels.append(
+                    line_panel(
+                        f"{info.title}: {factor}",
+                        curves,
+                        Axes("encoder block", None, "share of variance that a linear probe reads"),
+                    )
+                )
     return panels
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..statistics import ContrastRow
 from ..statistics.verdict import BETTER, UNTESTABLE, WORSE, words
+from ..words import counted
 from . import plot
 from .markup import Markup, joined, tag
 from .numbers import estimate, number, p_value
@@ -15,6 +16,7 @@ from .numbers import estimate, number, p_value
 _ROW, _HEAD, _GROUP, _FOOT = 23.0, 40.0, 26.0, 40.0
 _FURTHEST = 60.0  # units; what lies beyond is drawn at the edge
 _NEAREST = 2.5
+_TICKS = 21.0  # pixels between two of them
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Line:
 
     label: str
     rows: Mapping[str, ContrastRow]
+    short: str = ""  # where there is little room
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Group:
 
     title: str
     lines: Sequence[Line]
+    short: str = ""
 
 
 def kind_of(row: ContrastRow) -> str:
@@ -68,40 +72,43 @@ def forest(groups: Sequence[Group], diagnostics: Mapping[str, str], width: float
     ends = [value for found in drawn if found for value in found if math.isfinite(value)]
     low = max(-_FURTHEST, min([-_NEAREST, *ends])) * 1.05
     high = min(_FURTHEST, max([_NEAREST, *ends])) * 1.05
-    gap = 14.0
+    gap, roomy = 14.0, len(diagnostics) > 1 or width > plot.PANEL
     column = (width - labels - gap * len(diagnostics)) / max(len(diagnostics), 1)
-    scales = {
-        name: plot.Signed(low, high, labels + gap + number * (column + gap), labels + gap + number * (column + gap) + column)
-        for number, name in enumerate(diagnostics)
-    }  # fmt: skip
+    starts = {name: labels + gap + position * (column + gap) for position, name in enumerate(diagnostics)}
+    scales = {name: plot.Signed(low, high, start, start + column) for name, start in starts.items()}
     height = _HEAD + sum(_GROUP + _ROW * len(group.lines) for group in groups) + _FOOT
     bottom = height - _FOOT
     parts = [_ground(scale, diagnostics[name], column, bottom) for name, scale in scales.items()]
     y = _HEAD
     for group in groups:
-        parts.append(plot.words(0, y + 17, plot.fitted(group.title, width, 11.5), "group"))
+        parts.append(
+            plot.words(
+                0, y + 17, plot.fitted(group.title if roomy else group.short or group.title, width, 11.5), "group"
+            )
+        )
         parts.append(plot.line(0, y + 23, width, y + 23, "rule"))
         y += _GROUP
         for each in group.lines:
             centre = y + _ROW / 2
-            parts.append(_label(each.label, centre, labels))
+            parts.append(_label(each.label, each.label if roomy else each.short or each.label, centre, labels))
             for name, scale in scales.items():
                 if name in each.rows:
-                    parts.append(_effect(each.rows[name], scale, centre, hint(each.rows[name], each.label, diagnostics[name])))
+                    parts.append(
+                        _effect(each.rows[name], scale, centre, hint(each.rows[name], each.label, diagnostics[name]))
+                    )
             y += _ROW
-    said = f"Paired effects of {plot_words(groups)} on {', '.join(diagnostics.values())}, in interval units"
+    count = counted(sum(len(group.lines) for group in groups), "contrast")
+    said = f"Paired effects of {count} on {', '.join(diagnostics.values())}, in interval units"
     return plot.figure(width, height, said, *parts)
-
-
-def plot_words(groups: Sequence[Group]) -> str:
-    count = sum(len(group.lines) for group in groups)
-    return f"{count} contrast{'' if count == 1 else 's'}"
 
 
 def _ground(scale: plot.Signed, title: str, column: float, bottom: float) -> Markup:
     """Title, the band inside which nothing is separated, zero, ticks."""
     left, right = scale(-1.0), scale(1.0)
-    ticks = [tick for tick in scale.ticks() if column > 130 or abs(tick) != 3]
+    ticks: list[float] = []
+    for tick in sorted(scale.ticks(), key=abs):  # from zero outwards, while there is room
+        if all(abs(scale(tick) - scale(other)) > _TICKS for other in ticks):
+            ticks.append(tick)
     return joined(
         tag("rect", x=left, y=_HEAD - 4, width=right - left, height=bottom - _HEAD + 4, class_="band"),
         plot.line(scale(0.0), _HEAD - 4, scale(0.0), bottom, "zero"),
@@ -112,17 +119,33 @@ def _ground(scale: plot.Signed, title: str, column: float, bottom: float) -> Mar
     )
 
 
-def _label(label: str, centre: float, room: float) -> Markup:
-    return tag("text", tag("title", label), plot.fitted(label, room - 4), x=0, y=centre + 3.8)
+def _label(whole: str, label: str, centre: float, room: float) -> Markup:
+    return tag("text", tag("title", whole), plot.fitted(label, room - 4), x=0, y=centre + 3.8)
 
 
 def _effect(row: ContrastRow, scale: plot.Signed, centre: float, said: str) -> Markup:
     found = units_of(row)
     if found is None:
-        return tag("text", tag("title", said), "not testable", x=scale(0.0), y=centre + 3.5, class_="tick", text_anchor="middle")
+        return tag(
+            "text",
+            tag("title", said),
+            "not testable",
+            x=scale(0.0),
+            y=centre + 3.5,
+            class_="tick",
+            text_anchor="middle",
+        )
     units, low, high = found
     kind = kind_of(row)
-    target = tag("rect", tag("title", said), x=scale.start, y=centre - 10, width=scale.end - scale.start, height=20.0, class_="hit")
+    target = tag(
+        "rect",
+        tag("title", said),
+        x=scale.start,
+        y=centre - 10,
+        width=scale.end - scale.start,
+        height=20.0,
+        class_="hit",
+    )
     parts = [target, plot.line(scale(low), centre, scale(high), centre, f"whisker {kind}")]
     if not scale.low <= units <= scale.high:
         edge, turn = (scale.end, -7) if units > 0 else (scale.start, 7)

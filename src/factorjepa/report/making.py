@@ -1,7 +1,7 @@
 """`factorjepa report OUT`: from a folder with scores to a page and its tables.
 
-    OUT/scores.parquet  OUT/comparison/ (made if absent or older)  OUT/examples/ (optional)
-    OUT/report/index.html  OUT/report/tables/*.csv
+OUT/scores.parquet  OUT/comparison/ (made if absent or older)  OUT/examples/ (optional)
+OUT/report/index.html  OUT/report/tables/*.csv
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def make_report(
     notes += [*missing, *unreadable, *broken]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
-        data=_statement(corpus, required=data is not None), commands=_commands(out, scores, comparison, corpus), notes=notes,
+        data=_statement(corpus, required=data is not None), commands=_commands(out, scores, comparison, corpus),
+        notes=notes,
     )  # fmt: skip
     folder = to or Path(out) / REPORT
     text = page(material)
@@ -106,7 +107,10 @@ def _run_folders(out: Path, named: Sequence[Path] | None) -> tuple[list[Path], l
         try:
             record = json.loads(about.read_text(encoding="utf-8"))
             told.append(Path(record["run"]))
-            reasons += [f"{about.stem}: no score of {counted(count, 'clip')} ({what})" for what, count in record["missing"].items()]
+            reasons += [
+                f"{about.stem}: no score of {counted(count, 'clip')} ({what})"
+                for what, count in record["missing"].items()
+            ]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             reasons.append(f"{about}: cannot be read, so why scores are missing is not known")
     if named:
@@ -126,7 +130,13 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
         except FactorJEPAError as error:
             problems.append(f"training curve: {error}")
             continue
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:  # a damaged record fails in many ways
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            yaml.YAMLError,
+        ) as error:  # a damaged record fails in many ways
             problems.append(f"training curve: {folder}: its record cannot be read ({error})")
             continue
         found.setdefault(run.method.name, run)
@@ -154,7 +164,8 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
     """Where the pictures come from, and what is known about the people in them."""
     if corpus is None:
         return Statement([
-            "The corpus was not at hand when this page was made (name it with --data), so nothing is said about its footage. "
+            "The corpus was not at hand when this page was made (name it with --data), so nothing is said about its "
+            "footage. "
             "Before you share pictures from this page, find out whether people in them can be recognised.",
         ])  # fmt: skip
     try:
@@ -164,10 +175,13 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
             raise
         return Statement([f"The corpus {corpus} could not be read."])
     if (corpus / _SIMULATION).is_file():
-        origin = "Every frame was rendered by the simulated DENSEWORLD. No person was filmed, and the cities are invented."
+        origin = (
+            "Every frame was rendered by the simulated DENSEWORLD. No person was filmed, and the cities are invented."
+        )
     else:
         origin = (
-            "The frames are footage of real places. The manifest does not say whether faces and number plates were made "
+            "The frames are footage of real places. The manifest does not say whether faces and number plates were "
+            "made "
             "unrecognisable: find out before you share pictures from this page."
         )
     total, splits = composition.total, composition.splits
@@ -175,7 +189,7 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
         ("corpus", corpus.name),
         ("clips", f"{total.clips:,} of {total.sources:,} source videos, {total.hours:.1f} hours"),
         ("cities", ", ".join(composition.cities)),
-        ("splits", "; ".join(f"{split} {amount.clips:,} clips of {amount.sources:,} sources" for split, amount in splits.items())),
+        ("splits", "; ".join(f"{name} {part.clips:,} clips of {part.sources:,} sources" for name, part in splits.items())),
         ("capture", ", ".join(f"{mode} {amount.clips:,}" for mode, amount in composition.capture_modes.items())),
     ]  # fmt: skip
     split = "A source video lies in one split only; test and audit targets are never shown to training."
@@ -185,7 +199,8 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
 def _commands(out: Path, scores: Scores, comparison: Comparison, corpus: Path | None) -> list[str]:
     place = quote(str(corpus)) if corpus else "CORPUS"
     trained = [
-        f"factorjepa train {place} --out runs/{quote(run.run)} --method {quote(run.method)} --seed {run.seed}  # and the settings below"
+        f"factorjepa train {place} --out runs/{quote(run.run)} --method {quote(run.method)} --seed {run.seed}  # and "
+        "the settings below"
         for run in scores.runs[:200]
     ]
     names = " ".join(dict.fromkeys(f"runs/{quote(run.run)}" for run in scores.runs[:200]))

@@ -14,6 +14,10 @@ from .cards import cards, example_views
 from .markup import Markup, joined, tag
 from .material import Material
 
+_COUNTED = {
+    "method": ("method", "methods"), "city": ("city", "cities"), "source": ("source video", "source videos"),
+    "clip_id": ("clip", "clips"), "seed": ("training seed", "training seeds"),
+}  # fmt: skip
 _LEGEND = (
     ("better", "better: adjusted p and interval agree"), ("worse", "worse"), ("open", "not separated"),
 )  # fmt: skip
@@ -21,7 +25,9 @@ _LEGEND = (
 
 def page(material: Material) -> str:
     """The whole document."""
-    style, script = (resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        resources.files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     sections = _sections(material)
     head = tag(
         "head",
@@ -37,7 +43,11 @@ def page(material: Material) -> str:
         _top(material),
         tag("nav", links, aria_label="Sections"),
         tag("main", [tag("section", tag("h2", heading), content, id=name) for name, heading, content in sections]),
-        tag("footer", f"Made by factorjepa {__version__} from scores.parquet and the runs beside it. This file asks nothing of a network."),
+        tag(
+            "footer",
+            f"Made by factorjepa {__version__} from scores.parquet and the runs beside it. This file asks nothing of "
+            "a network.",
+        ),
         Markup(f"<script>{script}</script>"),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
@@ -46,25 +56,30 @@ def page(material: Material) -> str:
 def _policy(style: str, script: str) -> str:
     """Nothing from anywhere; our script alone, by its hash; style attributes carry figures' sizes."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri "
+        "'none'; form-action 'none'"
+    )
 
 
 def _top(material: Material) -> Markup:
     scores = material.scores
-    seeds = len(scores.values("seed"))
     amounts = [
         (", ".join(material.backbones), "backbone" + ("s" if len(material.backbones) > 1 else "")),
-        *((f"{len(scores.values(column)):,}", name if len(scores.values(column)) == 1 else names) for column, name, names in (
-            ("method", "method", "methods"), ("city", "city", "cities"), ("source", "source video", "source videos"),
-            ("clip_id", "clip", "clips"))),
-        (str(seeds), "training seed" + ("s" if seeds > 1 else "")),
+        *(_amount(len(scores.values(column)), *words) for column, words in _COUNTED.items()),
         *([(scores.evaluator["split"], "split")] if "split" in scores.evaluator else []),
     ]  # fmt: skip
     facts = tag("ul", [tag("li", tag("b", value), f" {name}") for value, name in amounts], class_="facts")
     warned = cautions(material)
-    warning = tag("div", tag("b", "Read this first"), tag("ul", [tag("li", one) for one in warned]), class_="warning", role="note")
+    warning = tag(
+        "div", tag("b", "Read this first"), tag("ul", [tag("li", one) for one in warned]), class_="warning", role="note"
+    )
     said = [_answers(material, backbone) for backbone in material.backbones]
-    return tag("header", tag("h1", f"Does factorization help? {material.title}"), facts, warning if warned else None, said)
+    return tag("header", tag("h1", f"FactorJEPA report: {material.title}"), facts, warning if warned else None, said)
+
+
+def _amount(count: int, one: str, several: str) -> tuple[str, str]:
+    return f"{count:,}", one if count == 1 else several
 
 
 def _answers(material: Material, backbone: str) -> Markup:
@@ -111,7 +126,9 @@ def _name(material: Material, backbone: str) -> str:
 def _headline(material: Material, backbone: str) -> Markup:
     drawn, left = figures.headline(material, backbone)
     if not drawn:
-        return _absent(f"{backbone}: no contrast on a primary diagnostic could be made; it takes FactorJEPA and another method.")
+        return _absent(
+            f"{backbone}: no contrast on a primary diagnostic could be made; it takes FactorJEPA and another method."
+        )
     marks = [
         joined(tag("svg", _legend_mark(kind), viewBox="0 0 13 13", class_="legend", aria_hidden="true"), f" {said}. ")
         for kind, said in _LEGEND
@@ -119,7 +136,8 @@ def _headline(material: Material, backbone: str) -> Markup:
     more = f"{left} further methods are in the table of contrasts." if left else None
     caption = (
         tag("b", "Paired effects in units of their 95 % interval. "),
-        "One unit is the half of the interval that faces zero: inside the grey band the interval contains zero. Units say how far "
+        "One unit is the half of the interval that faces zero: inside the grey band the interval contains zero. Units "
+        "say how far "
         "an effect is separated, not how large it is. ", marks, "The axis is logarithmic beyond one unit. ", more,
     )  # fmt: skip
     return _captioned(drawn, *caption, heading=_name(material, backbone))
@@ -134,8 +152,15 @@ def _legend_mark(kind: str) -> Markup:
 def _scorecard(material: Material, backbone: str) -> Markup:
     panels, left = figures.scorecard(material, backbone)
     more = f"{left} further methods are in the table." if left else None
-    text = "Means over cities with 95 % BCa intervals; each panel says which way is better. Claims rest on the paired contrasts, not on whether these intervals overlap. "
-    drawn = _captioned(figures.grid(panels), tag("b", "Held-out scores. "), text, more, heading=_name(material, backbone)) if panels else None
+    text = (
+        "Means over cities with 95 % BCa intervals; each panel says which way is better. Claims rest on the paired "
+        "contrasts, not on whether these intervals overlap. "
+    )
+    drawn = (
+        _captioned(figures.grid(panels), tag("b", "Held-out scores. "), text, more, heading=_name(material, backbone))
+        if panels
+        else None
+    )
     return joined(drawn, tables.scorecard_table(material, backbone), _download("scorecard"))
 
 
@@ -145,8 +170,9 @@ def _contrasts(material: Material) -> Markup:
     made = [tables.contrast_table(material, backbone) for backbone in material.backbones]
     explained = (
         "Decisions need both an adjusted p of at most "
-        f"{material.comparison.settings.get('alpha', 0.05):g} and an interval without zero. H: Holm over the prespecified family; "
-        "BH: Benjamini–Hochberg over the rest, exploratory. Stable: no sensitivity analysis turns the direction round."
+        f"{material.comparison.settings.get('alpha', 0.05):g} and an interval without zero. H: Holm over the "
+        "prespecified family; "
+        "BH: Benjamini-Hochberg over the rest, exploratory. Stable: no sensitivity analysis turns the direction round."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 
@@ -154,12 +180,15 @@ def _contrasts(material: Material) -> Markup:
 def _where(material: Material, backbone: str) -> Markup:
     places, towns = figures.where(material, backbone), figures.cities(material, backbone)
     if not places and not towns:
-        return _absent(f"{backbone}: the scores hold no parts of the primary diagnostics and too few cities to tell them apart.")
+        return _absent(
+            f"{backbone}: the scores hold no parts of the primary diagnostics and too few cities to tell them apart."
+        )
     parts = [
-        _captioned(figures.grid(places), tag("b", "Parts of the primary diagnostics. "), "Descriptive: no decision is made on parts.",
-                   heading=_name(material, backbone)) if places else None,
+        _captioned(figures.grid(places), tag("b", "Parts of the primary diagnostics. "),
+                   "Descriptive: no decision is made on parts.", heading=_name(material, backbone)) if places else None,
         _captioned(figures.grid(towns), tag("b", "The total contrast city by city. "),
-                   "Hollow marks: cities in which it points the other way. Descriptive; one city is one draw.") if towns else None,
+                   "Hollow marks: cities in which it points the other way. Descriptive; one city is one draw.",
+                   ) if towns else None,
     ]  # fmt: skip
     return joined(parts, _download("cities") if towns else None)
 
@@ -169,14 +198,24 @@ def _masking(material: Material, backbone: str) -> Markup:
     if not panels:
         return _absent(f"{backbone}: the scores hold no masking curve (diagnostic mask_slope).")
     said = "A model that is bad with the whole context has a small slope too: read the curve and its area beside it."
-    return _captioned(figures.grid(panels), tag("b", "Prediction error as the context is hidden. "), said, heading=_name(material, backbone))
+    return _captioned(
+        figures.grid(panels),
+        tag("b", "Prediction error as the context is hidden. "),
+        said,
+        heading=_name(material, backbone),
+    )
 
 
 def _scale(material: Material) -> Markup:
     panels = figures.cross_scale(material)
     if not panels:
-        return _absent("One backbone was evaluated. Evaluate the methods on a second one to see whether their order holds.")
-    said = "One point per method. The methods are a fixed set, so correlations are descriptive: agreement is robustness to scale, not replication."
+        return _absent(
+            "One backbone was evaluated. Evaluate the methods on a second one to see whether their order holds."
+        )
+    said = (
+        "One point per method. The methods are a fixed set, so correlations are descriptive: agreement is robustness "
+        "to scale, not replication."
+    )
     return joined(_captioned(figures.grid(panels), tag("b", "Scores on two backbones. "), said), _download("ranks"))
 
 
@@ -192,10 +231,18 @@ def _structure(material: Material, backbone: str) -> Markup:
     heat, curves = figures.leakage(material, backbone), figures.depth(material, backbone)
     if not heat and not curves:
         return _absent(f"{backbone}: the scores hold neither leakage nor a depth profile.")
-    leaks = "0: a channel knows nothing of the other factor; 1: as much as that factor's own channel. A dash: the own channel does not predict it."
-    reads = "How much of a factor a linear probe reads after each encoder block. Teacher-relative unless it says ground truth."
+    leaks = (
+        "0: a channel knows nothing of the other factor; 1: as much as that factor's own channel. A dash: the own "
+        "channel does not predict it."
+    )
+    reads = (
+        "How much of a factor a linear probe reads after each encoder block. Teacher-relative unless it says ground "
+        "truth."
+    )
     return joined(
-        _captioned(figures.grid(heat), tag("b", "Leakage. "), leaks, heading=_name(material, backbone)) if heat else None,
+        _captioned(figures.grid(heat), tag("b", "Leakage. "), leaks, heading=_name(material, backbone))
+        if heat
+        else None,
         _captioned(figures.grid(curves), tag("b", "Depth profile. "), reads) if curves else None,
     )
 
@@ -207,27 +254,43 @@ def _data(material: Material) -> Markup:
 
 def _made(material: Material) -> Markup:
     runs = [
-        tag("details", tag("summary", f"{run.run}: {run.title}, {run.backbone}, seed {run.seed}, update {run.step:,}"), tag("pre", run.config))
+        tag(
+            "details", tag("summary", f"{run.run}: {run.title}, {run.backbone}, seed {run.seed}, update {run.step:,}"),
+            tag("pre", run.config),
+        )
         for run in material.scores.runs[:200]
     ]  # fmt: skip
-    settings = [joined(tag("dt", name), tag("dd", str(value))) for name, value in material.comparison.settings.items() if value is not None]
+    settings = [
+        joined(tag("dt", name), tag("dd", str(value)))
+        for name, value in material.comparison.settings.items()
+        if value is not None
+    ]
     evaluator = [joined(tag("dt", name), tag("dd", value)) for name, value in material.scores.evaluator.items()]
     infos = [
-        joined(tag("dt", info.title), tag("dd", "; ".join(part for part in (info.formula, info.evaluator, info.provenance) if part)))
+        joined(tag("dt", info.title), tag("dd", "; ".join(filter(None, (info.formula, info.evaluator, info.provenance)))))
         for info in material.diagnostics.values()
     ]  # fmt: skip
-    notes = joined(tag("h3", "Notes"), tag("ul", [tag("li", note) for note in material.notes])) if material.notes else None
+    notes = (
+        joined(tag("h3", "Notes"), tag("ul", [tag("li", note) for note in material.notes])) if material.notes else None
+    )
     return joined(
         [tables.methods_table(material, backbone) for backbone in material.backbones], _download("pareto"),
         notes,
-        tag("h3", "Commands"), tag("p", "Rebuilt from what the runs, the scores and the comparison recorded."), tag("pre", "\n".join(material.commands)),
+        tag("h3", "Commands"), tag("p", "Rebuilt from what the runs, the scores and the comparison recorded."),
+        tag("pre", "\n".join(material.commands)),
         tag("h3", "Diagnostics"), tag("dl", infos),
         tag("h3", "Comparison"), tag("dl", settings),
-        tag("h3", "Evaluator"), tag("dl", evaluator) if evaluator else _absent("The scores do not say what measured them."),
+        tag("h3", "Evaluator"),
+        tag("dl", evaluator) if evaluator else _absent("The scores do not say what measured them."),
         tag("h3", "Resolved configurations"), runs,
     )  # fmt: skip
 
 
 def _download(*names: str) -> Markup:
     links: Sequence[Markup] = [tag("a", f"{name}.csv", href=f"tables/{name}.csv") for name in names]
-    return tag("p", "As a table: ", joined(*(joined(", " if k else None, link) for k, link in enumerate(links))), class_="missing")
+    return tag(
+        "p",
+        "As a table: ",
+        joined(*(joined(", " if k else None, link) for k, link in enumerate(links))),
+        class_="missing",
+    )

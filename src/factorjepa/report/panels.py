@@ -165,7 +165,7 @@ def scatter_panel(title: str, subtitle: str, points: Sequence[Point], x: str, y:
             parts.append(plot.line(h, up(point.y.low), h, up(point.y.high), f"whisker thin {point.kind}"))
         said = f"{point.label}: {x} {_of(point.x)}; {y} {_of(point.y)}"
         parts.append(tag("circle", tag("title", said), cx=h, cy=v, r=3.8, class_=f"mark {point.kind}"))
-        if point.kind != "plain":
+        if point.kind in ("ours", "base", "frozen"):
             before = h > (left + right) / 2
             place = (h - 7, "end") if before else (h + 7, "start")
             parts.append(plot.words(place[0], v - 6, point.label, f"name {point.kind}", place[1]))

@@ -46,7 +46,9 @@ def scale_bar() -> str:
     return _png(_colours(np.linspace(0, 1, 64)[None].repeat(4, 0)))
 
 
-def _tile(frame: Frames, values_rc: NDArray[np.float32], low: float, high: float, marked: tuple[int, int] | None) -> str:
+def _tile(
+    frame: Frames, values_rc: NDArray[np.float32], low: float, high: float, marked: tuple[int, int] | None
+) -> str:
     """Colour says the value, the frame shows through."""
     rows, columns = values_rc.shape
     height, width = _TILE, max(1, round(_TILE * columns / rows))
@@ -70,7 +72,8 @@ def _colours(shares: NDArray[np.floating]) -> Frames:
     at = np.clip(shares, 0, 1) * (len(_VIRIDIS) - 1)
     below = np.minimum(at.astype(int), len(_VIRIDIS) - 2)
     part = (at - below)[..., None]
-    return (_VIRIDIS[below] * (1 - part) + _VIRIDIS[below + 1] * part).astype(np.uint8)
+    mixed: Frames = (_VIRIDIS[below] * (1 - part) + _VIRIDIS[below + 1] * part).astype(np.uint8)
+    return mixed
 
 
 def _resized(frame: Frames, height: int) -> Frames:

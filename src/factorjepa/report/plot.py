@@ -6,6 +6,7 @@ read: panels are as wide as a phone, and the page puts several beside each other
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from .markup import Markup, joined, tag
 
 PANEL = 340.0  # width of a panel
 SIZE = 11.0  # of text; page.css says the same
-_EM = 0.53  # mean width of a letter, in sizes
+_EM = 0.51  # mean width of a letter, in sizes
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def spread(values: Sequence[float], start: float, end: float, margin: float = 0.
 
 def tick_label(value: float, ticks: Sequence[float]) -> str:
     """As many decimals as tell the ticks apart."""
-    step = min((b - a for a, b in zip(ticks, ticks[1:], strict=False)), default=abs(value) or 1.0)
+    step = min((b - a for a, b in itertools.pairwise(ticks)), default=abs(value) or 1.0)
     places = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
     if places and abs(step * 10**places - round(step * 10**places)) > 1e-6:
         places += 1

@@ -28,7 +28,9 @@ class Cell:
     hint: str = ""
 
 
-def table(headings: Sequence[str | Cell], rows: Sequence[Sequence[str | Cell]], caption: str, numeric: Sequence[int] = ()) -> Markup:
+def table(
+    headings: Sequence[str | Cell], rows: Sequence[Sequence[str | Cell]], caption: str, numeric: Sequence[int] = ()
+) -> Markup:
     """`numeric` names the columns that are aligned to the right."""
     head = tag("tr", [_heading(one, k in numeric) for k, one in enumerate(headings)])
     body = [tag("tr", [_cell(one, k in numeric, k == 0) for k, one in enumerate(row)]) for row in rows]
@@ -56,7 +58,10 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
     by_place = {(row.method, row.diagnostic): row for info in diagnostics for row in material.rows(backbone, info.name)}
     rows: list[list[str | Cell]] = []
     for method in material.methods(backbone):
-        cells: list[str | Cell] = [Cell(material.title_of(method), class_="ours" if method == OURS else ""), material.family(method)]
+        cells: list[str | Cell] = [
+            Cell(material.title_of(method), class_="ours" if method == OURS else ""),
+            material.family(method),
+        ]
         for info in diagnostics:
             row = by_place.get((method, info.name))
             if row is None or math.isnan(row.mean):
@@ -65,12 +70,17 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
             places = decimals(row.low, row.high, row.mean)
             shown = joined(number(row.mean, places), tag("small", interval(row.low, row.high, places)))
             seeds = f"seed SD {row.seed_sd:.2g}; " if math.isfinite(row.seed_sd) else ""
-            hint = f"{seeds}{row.clips} clips, {row.cities} cities, {row.interval} interval{'; ' + row.note if row.note else ''}"
+            hint = (
+                f"{seeds}{row.clips} clips, {row.cities} cities, {row.interval} "
+                f"interval{'; ' + row.note if row.note else ''}"
+            )
             cells.append(Cell(shown, row.mean, hint=hint))
         rows.append(cells)
     arrows = {"lower": "\N{DOWNWARDS ARROW}", "higher": "\N{UPWARDS ARROW}"}
     headings: list[str | Cell] = ["method", "family"]
-    headings += [Cell(f"{info.title} {arrows[info.direction]}", hint=f"{info.formula} ({info.unit})") for info in diagnostics]
+    headings += [
+        Cell(f"{info.title} {arrows[info.direction]}", hint=f"{info.formula} ({info.unit})") for info in diagnostics
+    ]
     return table(headings, rows, f"{backbone}: means over cities with 95 % intervals", range(2, len(headings)))
 
 
@@ -80,7 +90,20 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
-    headings = ["contrast", "a over b", "diagnostic", "effect", "95 % interval", "units", "a / b", "p", "adjusted p", "decision", "stable", "note"]
+    headings = [
+        "contrast",
+        "a over b",
+        "diagnostic",
+        "effect",
+        "95 % interval",
+        "units",
+        "a / b",
+        "p",
+        "adjusted p",
+        "decision",
+        "stable",
+        "note",
+    ]
     left = len(everything) - len(shown)
     more = f"; {left} more in tables/contrasts.csv" if left else ""
     return table(headings, rows, f"{backbone}: paired contrasts; positive favours the first{more}", (3, 4, 5, 6, 7, 8))
@@ -100,7 +123,11 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
         Cell(number(row.ratio, 3), row.ratio),
         Cell(p_value(row.p), row.p),
         Cell(adjusted, row.adjusted_p),
-        Cell(row.decision, class_=f"decision {kind_of(row)}", hint=f"{row.family} family, {row.adjustment or 'not tested'}"),
+        Cell(
+            row.decision,
+            class_=f"decision {kind_of(row)}",
+            hint=f"{row.family} family, {row.adjustment or 'not tested'}",
+        ),
         ("yes" if row.stable else "no") if tested else NOTHING,
         Cell(row.note, class_="note"),
     ]
@@ -129,4 +156,6 @@ def methods_table(material: Material, backbone: str) -> Markup:
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
         ])  # fmt: skip
     headings = ["method", "family", "trainable", "update", "hours", "seeds", "dominated by"]
-    return table(headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4))
+    return table(
+        headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)
+    )

@@ -274,6 +274,7 @@ def test_one_clip_is_singular(command: Command, tmp_path: Path) -> None:
     ran = command("simulate", tmp_path / "out", "--clips", 1, *SMALL)
     assert ran.stdout.startswith(f"1 clip in {tmp_path}")
     assert "simulate: 1 clip of 1 clip," in ran.stderr
+    assert "no clips for validation, test, audit" in ran.stderr
     assert "1 clip from 1 source in 1 city, " in command("inspect", tmp_path / "out").stdout
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from . import __version__
-from .errors import FactorJEPAError
+from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
 from .verbs import comparison, data, look, model, report, teacher, training
 
@@ -70,6 +70,8 @@ def main() -> None:
     except _Interrupted as interrupted:
         error_console.print("interrupted; run the same command again to continue", highlight=False)
         sys.exit(128 + interrupted.signal_number)
+    except AlreadyReported:
+        sys.exit(1)
     except FactorJEPAError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -47,3 +47,7 @@ class ScoresError(FactorJEPAError):
 
 class ReportError(FactorJEPAError):
     """A figure or page cannot be made from what there is."""
+
+
+class AlreadyReported(FactorJEPAError):
+    """Another process of the same run has said what was wrong: this one ends without a word."""

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,13 +23,14 @@ from factorjepa.config import resolve
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
 from factorjepa.corpus.manifest import MANIFEST, Manifest
-from factorjepa.corpus.simulated import PLAN, SimulationPlan, choose_audit_cities, simulate_corpus
+from factorjepa.corpus.simulated import PLAN, SimulationPlan, choose_audit_cities, simulate_corpus, splits_of
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.windows import WindowSpec
 from factorjepa.errors import CorpusError, StorageError
 from factorjepa.video import probe, read_frames
 from factorjepa.world import ClipTruth, WorldSettings, clip
 from factorjepa.world.cities import CITIES
+from factorjepa.world.simulator import CLIPS_PER_SOURCE, clip_spec
 
 SEED, CLIPS = 3, 22  # five sources, the last of them with two clips
 CITY_NAMES = tuple(CITIES)[:4]
@@ -230,6 +231,16 @@ class TestRuns:
         shared = {path: text for path, text in contents(tmp_path).items() if path.startswith("clips/")}
         assert len(shared) == 9
         assert shared.items() <= whole.items()
+
+    def test_fewer_clips_of_a_source_mean_more_sources_and_shares_are_kept(self) -> None:
+        plan = SimulationPlan(seed=SEED, clips=40, clips_per_source=2, shares=(0.5, 0.1, 0.4), world=WORLD)
+        specs = plan.specs()
+        assert Counter(spec.source.source for spec in specs).most_common(1)[0][1] == 2
+        assert {spec.clip_id for spec in specs} <= {
+            clip_spec(WORLD, SEED, index).clip_id for index in range(20 * CLIPS_PER_SOURCE)
+        }  # the same streets, not other ones
+        splits = Counter(splits_of(plan, specs).values())
+        assert (splits[Split.TRAIN], splits[Split.VALIDATION], splits[Split.TEST]) == (10, 2, 8)
 
 
 class TestInterruptions:

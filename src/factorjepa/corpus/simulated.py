@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from .. import __version__
-from ..config import Settings, dump
+from ..config import Settings, dump, resolve
 from ..errors import CorpusError, StorageError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
@@ -49,13 +49,22 @@ class SimulationPlan(Settings):
     version: str = __version__
     seed: int = Field(default=0, ge=0)
     clips: int = Field(default=200, ge=1)
+    clips_per_source: int = Field(default=CLIPS_PER_SOURCE, ge=1, le=CLIPS_PER_SOURCE)  # fewer: more streets
+    shares: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of the sources for train, validation and test
     audit_cities: tuple[str, ...] = ()
     world: WorldSettings = WorldSettings()
 
+    def specs(self) -> list[ClipSpec]:
+        """The clips, source by source."""
+        places = (divmod(number, self.clips_per_source) for number in range(self.clips))
+        return [clip_spec(self.world, self.seed, source * CLIPS_PER_SOURCE + shot) for source, shot in places]
 
-def choose_audit_cities(settings: WorldSettings, seed: int, clips: int) -> tuple[str, ...]:
+
+def choose_audit_cities(
+    settings: WorldSettings, seed: int, clips: int, clips_per_source: int = CLIPS_PER_SOURCE
+) -> tuple[str, ...]:
     """A fifth of the cities that `clips` clips come from; none of fewer than four. No other split sees them."""
-    sources = min(-(-clips // CLIPS_PER_SOURCE), len(settings.cities))
+    sources = min(-(-clips // clips_per_source), len(settings.cities))
     cities = sorted({source_spec(settings, seed, index).city for index in range(sources)})
     count = max(1, len(cities) // 5) if len(cities) >= 4 else 0
     order = stream(seed, "audit").permutation(len(cities))
@@ -86,17 +95,19 @@ def simulate_corpus(
     with only_writer(out, "simulating"):
         _claim(out, plan)
         remove_partials(out)
-        specs = [clip_spec(plan.world, plan.seed, index) for index in range(plan.clips)]
-        splits = _splits(plan, specs)
+        specs = plan.specs()
+        splits = splits_of(plan, specs)
         jobs = [
-            [spec.index for spec in specs[start : start + CLIPS_PER_SOURCE]]
-            for start in range(0, plan.clips, CLIPS_PER_SOURCE)
+            [spec.index for spec in specs[start : start + plan.clips_per_source]]
+            for start in range(0, plan.clips, plan.clips_per_source)
         ]
+        planned = {spec.index: spec for spec in specs}
         rows: list[Clip] = []
         make = functools.partial(_make_source, out, plan.world.model_dump(), plan.seed)
         for indices, made in zip(jobs, _run(make, jobs, workers), strict=True):
             for index, attributes in zip(indices, made.attributes, strict=True):
-                rows.append(_row(specs[index], plan.world, splits[specs[index].source.source], attributes))
+                spec = planned[index]
+                rows.append(_row(spec, plan.world, splits[spec.source.source], attributes))
             if repaired is not None:
                 for what in made.repaired:
                     repaired(what)
@@ -114,15 +125,15 @@ def clip_path(spec: ClipSpec) -> str:
 
 def _claim(out: Path, plan: SimulationPlan) -> None:
     """Record the plan in an empty folder, or make sure that the folder holds a part of this very plan."""
-    path, text = out / PLAN, dump(plan)
+    path = out / PLAN
     if path.exists():
-        if path.read_text(encoding="utf-8") != text:
+        if resolve(SimulationPlan, path) != plan:
             raise CorpusError(
                 f"{out}: holds a simulation with other settings (see {path.name}); choose an empty folder, or repeat "
                 "its settings to finish it"
             )
     else:
-        write_text(path, text)
+        write_text(path, dump(plan))
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -133,10 +144,10 @@ def _refuse_foreign(out: Path) -> None:
         raise CorpusError(f"{out}: is not empty and was not begun by simulate; choose an empty folder")
 
 
-def _splits(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
+def splits_of(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
     sources = {spec.source.source: spec.source for spec in specs}
     named = [Source(s.source, s.city, s.capture_mode) for s in sources.values()]
-    return assign_splits(named, plan.seed, audit_cities=plan.audit_cities)
+    return assign_splits(named, plan.seed, plan.audit_cities, plan.shares)
 
 
 def _run(make: Callable[[list[int]], _Made], jobs: list[list[int]], workers: int | None) -> Iterator[_Made]:

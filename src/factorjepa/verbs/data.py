@@ -19,6 +19,10 @@ def simulate(
     clips: Annotated[int, typer.Option(help="How many clips.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.", min=0)] = 0,
     preset: Annotated[str, typer.Option(help="dense, sparse, or the path of a YAML file.")] = "dense",
+    clips_per_source: Annotated[int, typer.Option(help="Clips of one street; fewer: more streets.", min=1, max=5)] = 5,
+    shares: Annotated[
+        tuple[float, float, float], typer.Option(help="Of the sources, for train, validation and test.")
+    ] = (0.8, 0.1, 0.1),
     workers: Annotated[int | None, typer.Option(help="Worker processes; all cores by default.", min=1)] = None,
 ) -> None:
     """Simulate a DENSEWORLD corpus: H.264 clips with ground truth and a manifest. Run it again to finish.
@@ -27,10 +31,14 @@ def simulate(
     """
     from ..config import resolve
     from ..corpus.simulated import SimulationPlan, choose_audit_cities, simulate_corpus
+    from ..corpus.splits import Split
     from ..world import WorldSettings
 
     world = resolve(WorldSettings, preset, overrides or [])
-    plan = SimulationPlan(seed=seed, clips=clips, world=world, audit_cities=choose_audit_cities(world, seed, clips))
+    cities = choose_audit_cities(world, seed, clips, clips_per_source)
+    plan = SimulationPlan(
+        seed=seed, clips=clips, clips_per_source=clips_per_source, shares=shares, world=world, audit_cities=cities
+    )
     repaired: list[str] = []
     with counting("simulate", "clip") as progress:
         manifest = simulate_corpus(out, plan, workers, progress, repaired.append)
@@ -40,6 +48,14 @@ def simulate(
             f"{counted(len(repaired), 'damaged clip')} made again:\n{damaged}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
+        )
+    empty = [split.value for split in Split if not manifest.select(split=split)]
+    if empty:
+        error_console.print(
+            f"no clips for {', '.join(empty)}: whole sources go to one split. Ask for more --clips, or for fewer "
+            "--clips-per-source",
+            highlight=False,
             soft_wrap=True,
         )
     console.print(

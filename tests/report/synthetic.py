@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from factorjepa.report.examples import Example, Question
 from factorjepa.scores import DiagnosticInfo, RunInfo, Scores
 
 PRIMARY = (
@@ -68,7 +69,8 @@ def scores(
         for (city, source, clip), value in zip(places, values.tolist(), strict=True):
             if np.isfinite(value):
                 rows.append({"backbone": backbone, "method": method, "seed": seed, "city": city, "source": source,
-                             "clip_id": clip, "diagnostic": diagnostic, "variant": variant, "value": value})  # fmt: skip
+                             "clip_id": clip, "diagnostic": diagnostic, "variant": variant,
+                             "value": value})  # fmt: skip
 
     odd = np.array([city == "city03" for city, _, _ in places])
     for number, backbone in enumerate(backbones):
@@ -134,3 +136,27 @@ def structure_rows(backbone: str, method: str, seed: int, put: Any, generator: n
             rise = 1 / (1 + np.exp(-(layer - 2 - position))) * (0.55 - 0.1 * position)
             put(backbone, method, seed, "depth", f"error/{factor}/{layer:02d}", generator.normal(1 - rise, 0.04, count))
             put(backbone, method, seed, "depth", f"total/{factor}/{layer:02d}", generator.normal(1.0, 0.02, count))
+
+
+def example() -> Example:
+    """A ball that rolls, with made-up maps and two questions."""
+    generator = np.random.default_rng(0)
+    rows, columns = np.mgrid[0:64, 0:64]
+    balls = [((columns - 10 - 3 * t) ** 2 + (rows - 32) ** 2 < 90) * 255 for t in range(16)]
+    frames = np.stack([np.stack([columns * 2, rows * 2, ball], -1) for ball in balls]).astype(np.uint8)
+
+    def random(scale: float) -> np.ndarray:
+        return (generator.random((2, 8, 8)) * scale).astype(np.float32)
+
+    return Example(
+        "city00/s0/v0#0.0", frames, 12, {name: METHODS[name][0] for name in ("frozen", "auto_rgn", "factorjepa")},
+        {"frozen": random(1.0), "auto_rgn": random(0.8), "factorjepa": random(0.6)},
+        {"target": random(1.0), "auto_rgn": random(0.9), "factorjepa": random(1.0)}, (1, 3, 4),
+        [
+            Question("How fast is the marked agent a second from now?", ("standing", "walking", "driving"), 1,
+                     {"Auto-RGN": [0.1, 0.3, 0.6], "FactorJEPA": [0.1, 0.7, 0.2]}, "ridge probe"),
+            Question("Which way does it turn?", ("left", "straight on", "right"), 0,
+                     {"Auto-RGN": [0.6, 0.3, 0.1], "FactorJEPA": [0.2, 0.7, 0.1]}, "ridge probe"),
+        ],
+        "largest error of FactorJEPA",
+    )  # fmt: skip

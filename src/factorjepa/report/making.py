@@ -184,12 +184,12 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
             "made "
             "unrecognisable: find out before you share pictures from this page."
         )
-    total, splits = composition.total, composition.splits
+    total, parts = composition.total, composition.splits.items()
     rows = [
         ("corpus", corpus.name),
         ("clips", f"{total.clips:,} of {total.sources:,} source videos, {total.hours:.1f} hours"),
         ("cities", ", ".join(composition.cities)),
-        ("splits", "; ".join(f"{name} {part.clips:,} clips of {part.sources:,} sources" for name, part in splits.items())),
+        ("splits", "; ".join(f"{name} {part.clips:,} clips, {part.sources:,} sources" for name, part in parts)),
         ("capture", ", ".join(f"{mode} {amount.clips:,}" for mode, amount in composition.capture_modes.items())),
     ]  # fmt: skip
     split = "A source video lies in one split only; test and audit targets are never shown to training."

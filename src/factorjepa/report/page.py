@@ -267,9 +267,9 @@ def _made(material: Material) -> Markup:
     ]
     evaluator = [joined(tag("dt", name), tag("dd", value)) for name, value in material.scores.evaluator.items()]
     infos = [
-        joined(tag("dt", info.title), tag("dd", "; ".join(filter(None, (info.formula, info.evaluator, info.provenance)))))
-        for info in material.diagnostics.values()
-    ]  # fmt: skip
+        joined(tag("dt", one.title), tag("dd", "; ".join(filter(None, (one.formula, one.evaluator, one.provenance)))))
+        for one in material.diagnostics.values()
+    ]
     notes = (
         joined(tag("h3", "Notes"), tag("ul", [tag("li", note) for note in material.notes])) if material.notes else None
     )

@@ -145,12 +145,12 @@ def methods_table(material: Material, backbone: str) -> Markup:
         its = runs.get(method, [])
         hours = pareto[method].gpu_hours if method in pareto else math.nan
         by = [material.title_of(other) for other in pareto[method].dominated_by] if method in pareto else []
-        first = its[0] if its else None
+        first, step = (its[0] if its else None), max((run.step for run in its), default=0)
         rows.append([
             Cell(material.title_of(method), class_="ours" if method == OURS else ""),
             material.family(method),
             Cell(big(first.trainable) if first else NOTHING, float(first.trainable) if first else math.nan),
-            Cell(f"{max(run.step for run in its):,}" if its else NOTHING, float(max((run.step for run in its), default=0))),
+            Cell(f"{step:,}" if its else NOTHING, float(step)),
             Cell(number(hours, 2), hours),
             ", ".join(str(run.seed) for run in sorted(its, key=lambda run: run.seed)),
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),

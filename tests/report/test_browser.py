@@ -1,4 +1,4 @@
-"""The page in a real browser: no errors, no request, nothing wider than the screen; on laptop and phone, light and dark.
+"""The page in a real browser: no errors, no request, nothing too wide; on laptop and phone, light and dark.
 
 `REPORT_PICTURES=folder pytest tests/report/test_browser.py` keeps screenshots to look at.
 """

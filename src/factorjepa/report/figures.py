@@ -29,7 +29,7 @@ _PLACES = {
     "localised": "where the target changes most",
     "teacher_agents": "on tokens of agents, by the teacher",
     "teacher_interacting": "on tokens of neighbours, by the teacher",
-    "true_region": "edits of true agents", "counterfactual": "an agent truly removed, simulated again",
+    "true_region": "edits of true agents", "counterfactual": "an agent truly removed",
 }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def where(material: Material, backbone: str) -> list[Markup]:
             if not any(math.isfinite(dot.value) for dot in dots):
                 continue
             nothing = 1.0 if variant == "counterfactual" else None
-            also = " · dashed: predicting no change" if nothing else ""
+            also = " · dashed: no change predicted" if nothing else ""
             said = _PLACES.get(variant, f"future step {variant[1:]}")
             panels.append(dot_panel(title, said + also, dots, nothing))
     return panels

@@ -16,7 +16,7 @@ from .numbers import estimate, number, p_value
 _ROW, _HEAD, _GROUP, _FOOT = 23.0, 40.0, 26.0, 40.0
 _FURTHEST = 60.0  # units; what lies beyond is drawn at the edge
 _NEAREST = 2.5
-_TICKS = 21.0  # pixels between two of them
+_TICKS = 16.0  # pixels between two of them
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def forest(groups: Sequence[Group], diagnostics: Mapping[str, str], width: float
     """`diagnostics` by name, with their titles; `labels` is the width of the names' column."""
     drawn = [units_of(row) for group in groups for each in group.lines for row in each.rows.values()]
     ends = [value for found in drawn if found for value in found if math.isfinite(value)]
-    low = max(-_FURTHEST, min([-_NEAREST, *ends])) * 1.05
-    high = min(_FURTHEST, max([_NEAREST, *ends])) * 1.05
+    low = max(-_FURTHEST, min([-_NEAREST, *ends])) * 1.25
+    high = min(_FURTHEST, max([_NEAREST, *ends])) * 1.25
     gap, roomy = 14.0, len(diagnostics) > 1 or width > plot.PANEL
     column = (width - labels - gap * len(diagnostics)) / max(len(diagnostics), 1)
     starts = {name: labels + gap + position * (column + gap) for position, name in enumerate(diagnostics)}

@@ -41,6 +41,10 @@ class TrainingError(FactorJEPAError):
     """A predictor, objective, method or run cannot be what it was asked to be."""
 
 
+class DiagnosticsError(FactorJEPAError):
+    """A run, split or clip cannot be evaluated as asked."""
+
+
 class ScoresError(FactorJEPAError):
     """Scores are missing, damaged, not comparable, or too few for what was asked of them."""
 

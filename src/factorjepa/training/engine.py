@@ -44,6 +44,7 @@ from .logs import Logs, refuse_missing
 from .optimiser import rate, set_rate
 from .origin import open_backbone
 from .parallel import Model, Processes, ReplicatedModel, ShardedModel, clip_gradients, load_whole, whole
+from .restore import put_back
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
 from .step import loss_of
@@ -326,11 +327,7 @@ class Engine:
             self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
             self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
             self.trunk = self._trunk()
-        if self.step:
-            for number in range(self.method.stage_at(self.step - 1, self.settings.updates)[0] + 1):
-                self.learner.enter(number)  # what has ever trained is owned by the momentum encoder
-        self.learner.load_weights(weights)
-        self.learner.load_state(state["learner"])
+        put_back(self.learner, self.step, self.settings.updates, weights, state["learner"])
         if self.optimiser is not None:
             self.optimiser.load_state_dict(state["optimiser"])
         self.loader.load_state_dict(state["loader"])

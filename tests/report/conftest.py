@@ -11,7 +11,7 @@ import pytest
 
 from factorjepa.adaptation import METHODS
 from factorjepa.config import dump
-from factorjepa.report.examples import write_example
+from factorjepa.examples import write_example
 from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings
 from factorjepa.training.settings import TrainSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from factorjepa.report.examples import Example, Question
+from factorjepa.examples import Example, Question
 from factorjepa.scores import DiagnosticInfo, RunInfo, Scores
 
 PRIMARY = (

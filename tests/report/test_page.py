@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from factorjepa.errors import ReportError, ScoresError
+from factorjepa.examples import Example, Question
 from factorjepa.report.answers import answers, cautions, change
-from factorjepa.report.examples import Example, Question
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
 from factorjepa.scores import Scores

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..examples import TARGET, Example, Map, Question
 from . import pictures
-from .examples import TARGET, Example, Map, Question
 from .markup import Markup, joined, tag
 from .numbers import number
 

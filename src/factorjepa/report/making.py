@@ -19,13 +19,13 @@ import yaml
 from ..corpus.composition import compose
 from ..corpus.manifest import MANIFEST, Manifest
 from ..errors import FactorJEPAError, ReportError
+from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
 from ..storage import write_text
 from ..words import counted
 from .curves import Run
-from .examples import read_examples
 from .material import Material, Statement
 from .page import page
 

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow.compute as pc
 
+from ..examples import Example
 from ..scores import DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
 from .curves import Run
-from .examples import Example
 
 FAMILIES = ("reference", "generic", "control", "factorized", "ablation")
 BASELINE = "auto_rgn"  # what the prespecified contrast `total` compares with

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from .examples import Example, Frames, Map
+from ..examples import Example, Frames, Map
 
 _FRAME = 96  # pixels high in a filmstrip
 _TILE = 168  # side of a map

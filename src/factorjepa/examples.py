@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ..errors import ReportError
-from ..pixels import resize_to_cover
-from ..storage import write_atomic, write_text
+from .errors import ReportError
+from .pixels import resize_to_cover
+from .storage import write_atomic, write_text
 
 FOLDER, ABOUT, FRAMES, MAPS = "examples", "example.json", "frames.png", "maps.npz"
 TARGET = "target"  # the similarity map of the true tokens stands beside the methods' under this name

@@ -226,6 +226,7 @@ class TestHostile:
         page = made(tmp_path, synthetic.scores(**{**SMALL, **changes}))  # type: ignore[arg-type]
         assert not page.problems
         assert "cannot be said" in page.text
+        assert "No decision says" not in page.text
         assert "Read this first" in page.text
 
     def test_hundreds_of_methods_leave_a_page_that_can_be_read(self, tmp_path: Path) -> None:

@@ -216,8 +216,8 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
 def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Where does it fail?"
     ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a == OURS]
-    if not ours:
-        return Answer(question, "There are no scores of FactorJEPA to look at.", [])
+    if all(row.decision.startswith(UNTESTABLE) for row in ours):
+        return Answer(question, "It is not known: nothing about FactorJEPA could be tested.", [])
     worse: dict[str, list[str]] = {}
     for row in ours:
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
@@ -244,7 +244,7 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     short = (
         [f"Worse than another method on {listed(list(worse))}."]
         if worse
-        else ["No decision says that it is worse anywhere."]
+        else ["No decision says that it is worse than another method."]
     )
     if open_:
         short.append(f"Not separated on {listed(open_)}.")

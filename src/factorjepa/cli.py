@@ -40,6 +40,7 @@ app.command(rich_help_panel="Evaluation")(diagnostics.diagnostics)
 app.command(rich_help_panel="Look")(demo.demo)
 app.command(rich_help_panel="Look")(look.inspect)
 app.command(rich_help_panel="Look")(look.preview)
+app.command(rich_help_panel="Evaluation")(report.report)
 app.command(rich_help_panel="Look")(report.curve)
 app.command(rich_help_panel="Look")(look.info)
 

@@ -44,7 +44,7 @@ def demo(
     with _stage(3, f"Adapt nano: {', '.join(METHODS)}; seeds {', '.join(map(str, SEEDS))}"):
         runs = _train(dense, out / "runs", updates)
     with _stage(4, "Measure them on streets that they have not seen"):
-        evaluate(runs, scores)
+        evaluate(runs, scores, examples=3)
     with _stage(5, "Compare"):
         compare([scores], scores / "comparison", mixed=False)
     with _stage(6, "Report"):

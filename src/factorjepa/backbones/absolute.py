@@ -95,7 +95,8 @@ class AbsoluteViT(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         prefix = int(self.spec.class_token)
-        x_BND = self.patch_embed(pixels) + self._table(pixels)
+        table = self._table(pixels)
+        x_BND = self.patch_embed(pixels) + table
         if prefix:
             x_BND = torch.cat(((self.cls_token + self.pos_embed[:, :1]).expand(len(x_BND), -1, -1), x_BND), dim=1)
         for block in self.blocks:

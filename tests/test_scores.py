@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factorjepa.errors import ScoresError
-from factorjepa.scores import DiagnosticInfo, RunInfo, Scores
+from factorjepa.scores import ENCODER, DiagnosticInfo, RunInfo, Scores
 
 L1 = DiagnosticInfo("future_l1", "Future-frame L1", "mean |Y - Y*|", "lower", "token units", "primary", "target", "own")
 RUN = RunInfo("nano", "factorjepa", 17, "FactorJEPA", "factor", 10, "run", "{}", 5)
@@ -40,6 +40,17 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
 def test_scores_of_different_evaluators_refuse_to_meet() -> None:
     with pytest.raises(ScoresError, match=r"different evaluators \(target\)"):
         Scores.joined([scores(row()), scores(row(method="frozen"), evaluator="other")])
+
+
+def test_each_backbone_brings_its_own_frozen_encoder() -> None:
+    def of(backbone: str, encoder: str) -> Scores:
+        made = scores(row(backbone=backbone))
+        return Scores(made.table, made.diagnostics, {**made.evaluator, f"{ENCODER}{backbone}": encoder}, [])
+
+    both = Scores.joined([of("small", "1"), of("large", "2")])
+    assert both.evaluator == {"target": "abc", "encoder/small": "1", "encoder/large": "2"}
+    with pytest.raises(ScoresError, match=r"different evaluators \(encoder/large\)"):
+        Scores.joined([both, of("large", "3")])
 
 
 def test_joining_keeps_every_row() -> None:

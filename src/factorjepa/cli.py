@@ -11,9 +11,9 @@ import typer
 from rich.markup import escape
 
 from . import __version__
-from .errors import FactorJEPAError
+from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
-from .verbs import comparison, data, look, model, report, teacher, training
+from .verbs import comparison, data, diagnostics, look, model, report, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -34,7 +34,9 @@ app.command(rich_help_panel="Model")(training.train)
 app.command(rich_help_panel="Model")(training.methods)
 app.command(rich_help_panel="Model")(training.budget)
 app.command(rich_help_panel="Model")(training.pretrain)
+app.command(rich_help_panel="Evaluation")(diagnostics.evaluate)
 app.command(rich_help_panel="Evaluation")(comparison.compare)
+app.command(rich_help_panel="Evaluation")(diagnostics.diagnostics)
 app.command(rich_help_panel="Look")(look.demo)
 app.command(rich_help_panel="Look")(look.inspect)
 app.command(rich_help_panel="Look")(look.preview)
@@ -69,6 +71,8 @@ def main() -> None:
     except _Interrupted as interrupted:
         error_console.print("interrupted; run the same command again to continue", highlight=False)
         sys.exit(128 + interrupted.signal_number)
+    except AlreadyReported:
+        sys.exit(1)
     except FactorJEPAError as error:
         error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -77,7 +77,7 @@ def preset_path(preset: str | Path, model: type[BaseModel]) -> Path:
     path = preset_folder() / f"{text}.yaml"
     if not path.is_file():
         names = preset_names(model)
-        raise ConfigError(f"there is no preset {text!r}{_nearest(text, names)}; presets: {', '.join(names)}")
+        raise ConfigError(f"there is no preset {text!r}{nearest(text, names)}; presets: {', '.join(names)}")
     return path
 
 
@@ -95,7 +95,7 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
             location = location[:-1]
             key, valid = ".".join(map(str, location)), re.findall("'([^']+)'", problem["ctx"]["expected"])
         if valid is not None:
-            lines.append(f"  {key}: unknown key{_nearest(str(location[-1]), valid)}; valid keys: {', '.join(valid)}")
+            lines.append(f"  {key}: unknown key{nearest(str(location[-1]), valid)}; valid keys: {', '.join(valid)}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
             shown = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
@@ -170,6 +170,7 @@ def _model_inside(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _nearest(word: str, candidates: Iterable[str] | Mapping[str, Any]) -> str:
+def nearest(word: str, candidates: Iterable[str] | Mapping[str, Any]) -> str:
+    """A question after the candidate that the word was meant to be, or nothing where none is like it."""
     matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
     return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -29,6 +29,8 @@ OPTIONAL = {
     "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
     "motmetrics": "the quality of tracks against ground truth (extra: tracking)",
     "peft": "the methods LoRA and DoRA (extra: adapters)",
+    "tensorboard": "curves of a run in a browser (extra: logs)",
+    "wandb": "curves of a run at Weights & Biases (extra: logs)",
     "transformers": "parity tests of the backbones (extra: dev)",
 }
 

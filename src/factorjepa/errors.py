@@ -41,9 +41,17 @@ class TrainingError(FactorJEPAError):
     """A predictor, objective, method or run cannot be what it was asked to be."""
 
 
+class DiagnosticsError(FactorJEPAError):
+    """A run, split or clip cannot be evaluated as asked."""
+
+
 class ScoresError(FactorJEPAError):
     """Scores are missing, damaged, not comparable, or too few for what was asked of them."""
 
 
 class ReportError(FactorJEPAError):
     """A figure or page cannot be made from what there is."""
+
+
+class AlreadyReported(FactorJEPAError):
+    """Another process of the same run has said what was wrong: this one ends without a word."""

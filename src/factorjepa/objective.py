@@ -6,6 +6,8 @@ What is normalised: targets are affine-free LayerNormed last-tap tokens (`normal
 pretrained predictor was trained to predict and what evaluation compares with; predictions are compared as they are.
 L_JEPA is the mean over D where the paper sums, and so the other four terms are divided by D (`total`): the
 coefficients keep the ratios that the equation gives them. Everything is computed in fp32 or wider.
+
+Where `peers` share the batch, every term is that of the whole batch: N counts the clips of all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .errors import TrainingError
+from .peers import ALONE, Peers
 from .predictors.precision import full
 from .predictors.prediction import PerFactor, Prediction
 
@@ -82,10 +85,10 @@ def normalised_targets(tokens_NtD: Tensor) -> Tensor:
     return F.layer_norm(tokens, tokens.shape[-1:])
 
 
-def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1) -> Tensor:
+def jepa_loss(predicted_NtD: Tensor, target_NtD: Tensor, exponent: int = 1, peers: Peers = ALONE) -> Tensor:
     """eq. L_JEPA over D: mean of `|Y_hat - Y*|^exponent` over clips, tokens and dimensions."""
     difference = full(predicted_NtD) - full(target_NtD)
-    return difference.abs().mean() if exponent == 1 else difference.square().mean()
+    return peers.mean(difference.abs() if exponent == 1 else difference.square())
 
 
 def factor_loss(
@@ -93,20 +96,27 @@ def factor_loss(
     targets: PerFactor[Tensor],
     weights: PerFactor[Tensor],
     emphasis: PerFactor[float] = EVEN,
+    peers: Peers = ALONE,
 ) -> Tensor:
     """eq. L_factor: sum over L, A, I of `sum_n w_n l(T_hat_n, T_n) / (eps + sum_n w_n)`, l the mean squared error.
 
     `emphasis` multiplies the three terms (1 each in the equation).
     """
-    terms = []
-    for predicted_NT, target_NT, weight_N, stress in zip(predicted, targets, weights, emphasis, strict=True):
+    sums = []
+    for predicted_NT, target_NT, weight_N in zip(predicted, targets, weights, strict=True):
         error_N = (full(predicted_NT) - full(target_NT)).square().mean(-1)
-        terms.append(stress * (weight_N * error_N).sum() / (_EPSILON + weight_N.sum()))
-    return torch.stack(terms).sum()
+        sums.append(torch.stack(((weight_N * error_N).sum(), weight_N.sum())))
+    errors_3, weights_3 = peers.sum(torch.stack(sums, dim=1)).unbind()
+    return (errors_3.new_tensor(emphasis) * errors_3 / (_EPSILON + weights_3)).sum()
 
 
 def visibility_loss(
-    gate_logits_NtA: Tensor, valid_NA: Tensor, slot_NA: Tensor, visibility: Tensor, weights: Tensor
+    gate_logits_NtA: Tensor,
+    valid_NA: Tensor,
+    slot_NA: Tensor,
+    visibility: Tensor,
+    weights: Tensor,
+    peers: Peers = ALONE,
 ) -> Tensor:
     """eq. L_V: reliability-weighted cross-entropy of each agent's gate, max-pooled over tokens.
 
@@ -119,47 +129,38 @@ def visibility_loss(
     weight_NA = full(weights).gather(1, at) if weights.shape[1] else torch.zeros_like(logits_NA)
     weight_NA = weight_NA * (valid_NA & (slot_NA >= 0))
     entropy_NA = F.binary_cross_entropy_with_logits(logits_NA, target_NA, reduction="none")
-    return (weight_NA * entropy_NA).sum() / (_EPSILON + weight_NA.sum())
+    entropy, weight = peers.sum(torch.stack(((weight_NA * entropy_NA).sum(), weight_NA.sum()))).unbind()
+    return entropy / (_EPSILON + weight)
 
 
-def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor) -> Tensor:
+def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor, peers: Peers = ALONE) -> Tensor:
     """eq. L_sparse: `1/N sum_n 1/M_n sum_ij w_ij`, w averaged over target tokens."""
     count_N = pair_valid_NP.sum(1).clamp(min=1)
     summed_N = (full(strengths_NtP) * pair_valid_NP[:, None]).mean(1).sum(-1)
-    return (summed_N / count_N).mean()
+    return peers.mean(summed_N / count_N)
 
 
-def covariance_loss(channels: PerFactor[Tensor]) -> Tensor:
+def covariance_loss(channels: PerFactor[Tensor], peers: Peers = ALONE) -> Tensor:
     """eq. L_cov: `2 sum_{k<k'} |Gamma_kk'|_F^2`, covariances over all rows of variance-normalised channels."""
-    rows = [_variance_normalised(channel) for channel in channels]
-    return 2 * torch.stack([(a.T @ b / len(a)).square().sum() for a, b in combinations(rows, 2)]).sum()
+    return _covariance(_variance_normalised(channels, peers), peers)
 
 
-def nonlinear_loss(channels: PerFactor[Tensor], rows: int = 256, seed: int = 0) -> Tensor:
+def nonlinear_loss(channels: PerFactor[Tensor], rows: int = 256, seed: int = 0, peers: Peers = ALONE) -> Tensor:
     """eq. L_nlin: centred RBF alignment, `sum_{k<k'} tr(K_k K_k') / (|K_k|_F |K_k'|_F + eps)`, K divided by its rows.
 
     On at most `rows` token rows, the same for all channels, drawn by `seed`: Gram matrices of all tokens of a batch
     would not fit. Channels are variance-normalised as for L_cov.
     """
-    normalised = [_variance_normalised(channel) for channel in channels]
-    total = len(normalised[0])
-    if total > rows:
-        drawn = torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:rows]
-        drawn = drawn.sort().values.to(normalised[0].device)
-        normalised = [channel[drawn] for channel in normalised]
-    kernels = [_centred_rbf(channel) for channel in normalised]
-    return torch.stack(
-        [
-            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
-            for a, b in combinations(kernels, 2)
-        ]
-    ).sum()
+    return _alignment(_variance_normalised(channels, peers), rows, seed, peers)
 
 
-def separation_loss(channels: PerFactor[Tensor], nonlinear: float, rows: int = 256, seed: int = 0) -> Tensor:
+def separation_loss(
+    channels: PerFactor[Tensor], nonlinear: float, rows: int = 256, seed: int = 0, peers: Peers = ALONE
+) -> Tensor:
     """eq. L_sep: `L_cov + beta_nlin L_nlin`."""
-    loss = covariance_loss(channels)
-    return loss + nonlinear * nonlinear_loss(channels, rows, seed) if nonlinear else loss
+    normalised = _variance_normalised(channels, peers)
+    loss = _covariance(normalised, peers)
+    return loss + nonlinear * _alignment(normalised, rows, seed, peers) if nonlinear else loss
 
 
 def objective(
@@ -168,6 +169,7 @@ def objective(
     factor_targets: FactorTargets | None = None,
     weights: LossWeights | None = None,
     seed: int = 0,
+    peers: Peers = ALONE,
 ) -> Losses:
     """eq. L: `L_JEPA + (lambda_sep L_sep + lambda_sparse L_sparse + lambda_V L_V + lambda_sup L_factor) / D`.
 
@@ -176,25 +178,26 @@ def objective(
     """
     weights = weights or LossWeights()
     with torch.autocast(target_NtD.device.type, enabled=False):
-        jepa = jepa_loss(prediction.tokens_BtD, target_NtD, weights.exponent)
+        jepa = jepa_loss(prediction.tokens_BtD, target_NtD, weights.exponent, peers)
         zero = jepa.new_zeros(())
         factor = visibility = separation = sparsity = zero
         states = prediction.states
         if weights.factor and factor_targets is not None and prediction.factor_targets is not None:
             factor = factor_loss(
-                prediction.factor_targets, factor_targets.targets, factor_targets.weights, factor_targets.emphasis
-            )
+                prediction.factor_targets, factor_targets.targets, factor_targets.weights, factor_targets.emphasis,
+                peers,
+            )  # fmt: skip
         if weights.visibility and factor_targets is not None and prediction.gate_logits_BtN is not None:
             assert states is not None
             visibility = visibility_loss(
                 prediction.gate_logits_BtN, states.valid_BN, states.slot_BN,
-                factor_targets.visibility, factor_targets.visibility_weights,
+                factor_targets.visibility, factor_targets.visibility_weights, peers,
             )  # fmt: skip
         if weights.sparsity and prediction.strengths_BtP is not None:
             assert states is not None
-            sparsity = sparsity_loss(prediction.strengths_BtP, states.pair_valid_BP)
+            sparsity = sparsity_loss(prediction.strengths_BtP, states.pair_valid_BP, peers)
         if weights.separation and prediction.channels is not None:
-            separation = separation_loss(prediction.channels, weights.nonlinear, seed=seed)
+            separation = separation_loss(prediction.channels, weights.nonlinear, seed=seed, peers=peers)
         others = (
             weights.factor * factor
             + weights.visibility * visibility
@@ -205,11 +208,39 @@ def objective(
     return Losses(total, jepa, factor, visibility, separation, sparsity)
 
 
-def _variance_normalised(channel_NtD: Tensor) -> Tensor:
-    """All rows of the batch, centred, over the root of their mean squared length: `[N * t, D]`."""
-    rows = full(channel_NtD).flatten(0, -2)
-    rows = rows - rows.mean(0)
-    return rows / (rows.square().sum(-1).mean() + _VARIANCE_FLOOR).sqrt()
+def _variance_normalised(channels: PerFactor[Tensor], peers: Peers) -> Tensor:
+    """Own rows of the channels `[3, n, D]`, centred, over the root of their mean squared length, in all peers' rows."""
+    rows = torch.stack([full(channel).flatten(0, -2) for channel in channels])
+    count = rows.shape[1] * peers.world
+    rows = rows - peers.sum(rows.sum(1, keepdim=True)) / count
+    length = peers.sum(rows.square().sum((1, 2), keepdim=True)) / count
+    return rows / (length + _VARIANCE_FLOOR).sqrt()
+
+
+def _covariance(rows_3nD: Tensor, peers: Peers) -> Tensor:
+    moments = peers.sum(torch.stack([a.T @ b for a, b in combinations(rows_3nD, 2)]))
+    return 2 * (moments / (rows_3nD.shape[1] * peers.world)).square().sum()
+
+
+def _alignment(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:
+    kernels = [_centred_rbf(rows_mD) for rows_mD in _drawn_rows(rows_3nD, most, seed, peers)]
+    return torch.stack(
+        [
+            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
+            for a, b in combinations(kernels, 2)
+        ]
+    ).sum()
+
+
+def _drawn_rows(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:
+    """At most `most` of all peers' rows: each puts its own in place and zeros elsewhere; they are added."""
+    own = rows_3nD.shape[1]
+    drawn = torch.arange(own * peers.world)
+    if len(drawn) > most:
+        drawn = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    drawn = drawn.to(rows_3nD.device) - peers.rank * own
+    mine = (drawn >= 0) & (drawn < own)
+    return peers.sum(rows_3nD[:, drawn.clamp(0, own - 1)] * mine[:, None])
 
 
 def _centred_rbf(rows_nD: Tensor) -> Tensor:

@@ -43,3 +43,10 @@ def normalise(frames: Frames) -> NDArray[np.float32]:
         np.multiply(frames[..., channel], np.float32(1 / (255 * std)), out=video[channel])
         video[channel] -= np.float32(mean / std)
     return video
+
+
+def denormalise(video: NDArray[np.float32]) -> Frames:
+    """The bytes `[..., T, H, W, 3]` that `normalise` made `float32 [..., 3, T, H, W]` of."""
+    mean, std = (np.asarray(values, np.float32) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    pictures = np.moveaxis(video, -4, -1) * std + mean
+    return np.asarray(np.clip(np.rint(pictures * 255), 0, 255), np.uint8)

@@ -37,6 +37,7 @@ Leak(k -> k') from squared errors `k->k'` and `constant->k'`, one number for eac
 """
 
 KEY = ("backbone", "method", "seed", "city", "source", "clip_id", "diagnostic", "variant")
+ENCODER = "encoder/"  # begins the name of a part of the evaluator that belongs to one backbone
 _METADATA = b"factorjepa"
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -128,14 +129,19 @@ class Scores:
 
     @classmethod
     def joined(cls, parts: Sequence[Scores]) -> Scores:
-        """One table of several; refused when they were measured with different evaluators or share a run."""
-        first = parts[0]
+        """One table of several; refused when they were measured with different evaluators or share a run.
+
+        Each backbone has a frozen encoder of its own (`encoder/<backbone>`): the table lists all of them.
+        """
+        first, evaluator = parts[0], dict(parts[0].evaluator)
         for other in parts[1:]:
             different = sorted(
                 part
-                for part in first.evaluator.keys() | other.evaluator.keys()
-                if first.evaluator.get(part) != other.evaluator.get(part)
+                for part in evaluator.keys() | other.evaluator.keys()
+                if evaluator.get(part) != other.evaluator.get(part)
+                and not (part.startswith(ENCODER) and (part in evaluator) != (part in other.evaluator))
             )
+            evaluator |= other.evaluator
             if different:
                 raise ScoresError(
                     f"these scores were measured with different evaluators ({', '.join(different)}) and cannot be "
@@ -146,7 +152,7 @@ class Scores:
         return cls(
             pa.concat_tables([part.table for part in parts]).unify_dictionaries(),
             first.diagnostics,
-            first.evaluator,
+            evaluator,
             [run for part in parts for run in part.runs],
         )
 

@@ -95,6 +95,18 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
         os.close(lock)
 
 
+def refuse_busy(folder: Path, doing: str) -> None:
+    """An error if some process holds the folder's lock; nothing is created or taken."""
+    if not (folder / _LOCK).exists():
+        return
+    with contextlib.suppress(PermissionError):  # the error that says so comes with the writing
+        lock = os.open(folder / _LOCK, os.O_RDONLY)
+        try:
+            _take(lock, folder, doing)
+        finally:
+            os.close(lock)
+
+
 def _take(lock: int, folder: Path, doing: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -50,6 +50,15 @@ def _showing(
     what: str, columns: tuple[ProgressColumn, ...], amount: Callable[[float], str], speed: Callable[[float], str]
 ) -> Iterator[Callable[..., None]]:
     started = said = time.monotonic()
+    start: int | None = None
+
+    def since_start(done: int) -> int:
+        """What was done here: the first report comes after one thing, and a resumed job had done the others before."""
+        nonlocal start
+        if start is None:
+            start = max(0, done - 1)
+        return done - start
+
     if not error_console.is_terminal:
 
         def say(done: int, total: int | None, note: str = "") -> None:
@@ -58,7 +67,7 @@ def _showing(
             if now - said < _SECONDS_BETWEEN_LINES and done != total:
                 return
             said = now
-            rate = done / max(now - started, 1e-9)
+            rate = since_start(done) / max(now - started, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
             said_of = f"; {note}" if note else ""
             text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{said_of}"
@@ -71,7 +80,9 @@ def _showing(
         task = progress.add_task(what, total=None, rate="", note="")
 
         def move(done: int, total: int | None, note: str = "") -> None:
-            rate = speed(done / max(time.monotonic() - started, 1e-9))
+            if start is None:
+                progress.reset(task, completed=done - since_start(done))
+            rate = speed(since_start(done) / max(time.monotonic() - started, 1e-9))
             progress.update(task, completed=done, total=total, rate=rate, note=note)
 
         yield move

@@ -165,7 +165,7 @@ def test_a_preset_tunes_terms_and_adds_none() -> None:
     raw = resolve(TrainSettings, "nano", data="-", method="factorjepa_raw").resolved_method()
     assert raw.losses.factor == 0.0
     assert resolve(TrainSettings, "nano", data="-", method="factorjepa").resolved_method().losses.factor == 0.2
-    with pytest.raises(TrainingError, match="no term factr"):
+    with pytest.raises(TrainingError, match="no term 'factr'"):
         resolve(TrainSettings, "nano", ["losses.factr=1"], data="-").resolved_method()
     with pytest.raises(TrainingError, match="injektion"):
         resolve(TrainSettings, "nano", ["predictor.injektion=early"], data="-").resolved_method()

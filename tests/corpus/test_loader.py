@@ -111,7 +111,9 @@ def test_resume_gives_exactly_the_remaining_batches(corpus: Corpus, workers: int
 def test_a_state_of_another_order_is_refused(corpus: Corpus) -> None:
     state = Loader(corpus.training(), SPEC, batch_size=2, seed=9).state_dict()
     other = Loader(corpus.training().subset(9, seed=0), SPEC, batch_size=3, seed=9)
-    with pytest.raises(CorpusError, match=r"its batches differ: clips was \w+ and is \w+, batch_size was 2 and is 3"):
+    with pytest.raises(
+        CorpusError, match=r"its batches differ: clips was \w+ and is \w+, clips of a step was 2 and is 3"
+    ):
         other.load_state_dict(state)
 
 

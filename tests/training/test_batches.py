@@ -23,6 +23,10 @@ from factorjepa.training.settings import TrainSettings
 Make = Callable[..., TrainSettings]
 
 
+def randoms(seed: int) -> list[np.random.Generator]:
+    return [np.random.default_rng((seed, row)) for row in range(4)]
+
+
 @pytest.fixture
 def packets(tiny: Path) -> Packets[TrainingClips]:
     return PacketCache.open(tiny / "corpus" / "targets").packets(Corpus.open(tiny / "corpus").training(), 0)
@@ -56,15 +60,15 @@ def test_shuffled_targets_are_those_of_other_clips_with_the_clips_own_evidence(
 
 def test_views_are_drawn_with_the_stage_s_probabilities(packets: Packets[TrainingClips], batch: Batch) -> None:
     known = [packets.of(clip) for clip in batch.clips]
-    raw, viewed = shown(batch.video, known, Stage("raw", 1.0), np.random.default_rng(0))
+    raw, viewed = shown(batch.video, known, Stage("raw", 1.0), randoms(0))
     assert torch.equal(raw, batch.video)
     assert viewed == ()
     agents = Stage("agents", 1.0, views=(("agents", 1.0),))
-    assert not torch.equal(shown(batch.video, known, agents, np.random.default_rng(0))[0], batch.video)
+    assert not torch.equal(shown(batch.video, known, agents, randoms(0))[0], batch.video)
     half = Stage("half", 1.0, views=(("raw", 0.5), ("agents", 0.5)))
     kept = 0
     for seed in range(40):
-        made, viewed = shown(batch.video, known, half, np.random.default_rng(seed))
+        made, viewed = shown(batch.video, known, half, randoms(seed))
         same = [row for row, (a, b) in enumerate(zip(made, batch.video, strict=True)) if torch.equal(a, b)]
         assert set(range(4)) - set(viewed) <= set(same)
         kept += len(same)
@@ -75,7 +79,7 @@ def test_an_edit_changes_the_clip_where_the_agent_was_and_takes_it_out_of_the_st
     packets: Packets[TrainingClips], batch: Batch
 ) -> None:
     known = [packets.of(clip) for clip in batch.clips]
-    edited, removed = edit(batch.video, known, np.random.default_rng(0))
+    edited, removed = edit(batch.video, known, randoms(0))
     states = object_states(packets.collate(batch.clips).cells)
     left = states.without(removed)
     for row, slot in enumerate(removed.tolist()):

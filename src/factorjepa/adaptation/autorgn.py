@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..backbones.encoder import Encoder
 from ..errors import TrainingError
+from ..peers import ALONE, Peers
 from .method import Method
 
 AUTO_RGN = Method(
@@ -21,8 +22,10 @@ AUTO_RGN = Method(
 )
 
 
-def relative_gradient_norms(encoder: Encoder, losses: Iterable[Callable[[], Tensor]]) -> list[float]:
-    """`|grad_l L| / (|theta_l| + 1e-8)` of each block l (Panel D), the gradient summed over `losses`.
+def relative_gradient_norms(
+    encoder: Encoder, losses: Iterable[Callable[[], Tensor]], peers: Peers = ALONE
+) -> list[float]:
+    """`|grad_l L| / (|theta_l| + 1e-8)` of each block l (Panel D), the gradient summed over `losses`, mean over peers.
 
     The encoder is left with every parameter trainable and no gradients.
     """
@@ -32,7 +35,8 @@ def relative_gradient_norms(encoder: Encoder, losses: Iterable[Callable[[], Tens
         loss().backward()  # type: ignore[no-untyped-call]
     norms = []
     for block in encoder.blocks:
-        gradient = torch.stack([p.grad.float().norm() for p in block.parameters() if p.grad is not None])
+        gradients = [peers.sum(p.grad.float()) / peers.world for p in block.parameters() if p.grad is not None]
+        gradient = torch.stack([one.norm() for one in gradients])
         weight = torch.stack([p.detach().float().norm() for p in block.parameters()])
         norms.append((gradient.norm() / (weight.norm() + 1e-8)).item())
     encoder.zero_grad(set_to_none=True)

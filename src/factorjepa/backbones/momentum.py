@@ -29,6 +29,7 @@ class MomentumEncoder(nn.Module):
         self._online = (online,)
         shared = {id(parameter): parameter for parameter in online.parameters()}
         self.encoder = copy.deepcopy(online, memo=dict(shared))
+        self._owned: set[str] = set()  # by name: what shards parameters replaces them, and no two are the same then
         self.own_trainable()
 
     def train(self, mode: bool = True) -> MomentumEncoder:
@@ -51,7 +52,7 @@ class MomentumEncoder(nn.Module):
         starts where a full momentum encoder would be. What is frozen again stays owned: its average goes on settling.
         """
         for name, parameter in self._online[0].named_parameters():
-            if not parameter.requires_grad or self.encoder.get_parameter(name) is not parameter:
+            if not parameter.requires_grad or name in self._owned:
                 continue
             if parameter.dtype != torch.float32:
                 raise BackboneError(
@@ -61,6 +62,7 @@ class MomentumEncoder(nn.Module):
             owner, _, last = name.rpartition(".")
             own = nn.Parameter(parameter.detach().clone(), requires_grad=False)
             setattr(self.encoder.get_submodule(owner), last, own)
+            self._owned.add(name)
         return sum(own.numel() for own, _ in self._pairs())
 
     @torch.no_grad()
@@ -73,8 +75,7 @@ class MomentumEncoder(nn.Module):
 
     def owned_state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold beside the online encoder: the owned parameters by encoder name."""
-        online = dict(self._online[0].named_parameters())
-        return {name: own.detach() for name, own in self.encoder.named_parameters() if own is not online[name]}
+        return {name: own.detach() for name, own in self.encoder.named_parameters() if name in self._owned}
 
     @torch.no_grad()
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
@@ -90,5 +91,5 @@ class MomentumEncoder(nn.Module):
             own.copy_(state[name])
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:
-        mine, theirs = self.encoder.parameters(), self._online[0].parameters()
-        return [(own, online.detach()) for own, online in zip(mine, theirs, strict=True) if own is not online]
+        mine, theirs = self.encoder.named_parameters(), self._online[0].parameters()
+        return [(own, online.detach()) for (name, own), online in zip(mine, theirs, strict=True) if name in self._owned]

@@ -7,6 +7,7 @@ epoch's order, cut evenly: the same clips meet in a step for every `world` with 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ class Batch:
     video: Tensor  # float32 [B, 3, T, H, W], ImageNet-normalised
     clips: tuple[Clip, ...]
     times: Tensor  # float64 [B, T], seconds from the clip's first frame
+    step: tuple[Clip, ...] = ()  # of a training batch: the clips of all ranks that meet in this step, in order
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,12 @@ class Loader(_Batches):
         order = self._order()
         steps = range(self.position, len(self))
         batches = [_share(order, step, self.batch_size, self.rank, self.world) for step in steps]
+        together = self.batch_size * self.world
         for step, batch in zip(steps, self._decode(batches), strict=True):
             self.position = step + 1
             if batch is not None:
-                yield batch
+                meeting = order[step * together : (step + 1) * together]
+                yield dataclasses.replace(batch, step=tuple(self.clips[int(index)] for index in meeting))
             elif self.world > 1:
                 raise VideoError(
                     f"no clip of batch {step} on rank {self.rank} can be read; leaving it out would set the ranks "
@@ -204,7 +208,10 @@ class Loader(_Batches):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where `state` was taken; the clips, the seed and the batch layout must be the same."""
+        """Stand where `state` was taken; the clips, the seed and the clips of a step must be the same.
+
+        How many ranks share a step does not matter.
+        """
         mine = self._identity()
         changed = [key for key, value in mine.items() if state["order"].get(key) != value]
         if changed:
@@ -223,18 +230,19 @@ class Loader(_Batches):
         return {
             "clips": ids.hexdigest(),
             "window": self.spec.model_dump(),
-            "batch_size": self.batch_size,
+            "clips of a step": self.batch_size * self.world,
             "seed": self.seed,
             "shuffle": self.shuffle,
             "replication": self.replication,
-            "world": self.world,
         }
 
 
 class EvaluationLoader(_Batches):
     """Every validation, test or audit clip once, in manifest order; each loop starts anew.
 
-    Over `world` processes each clip is read by exactly one rank; the last batches may be smaller or missing.
+    Over `world` processes each clip is read by exactly one rank; the last batches may be smaller or missing. With
+    `even` a rank that has run out reads the first clip again, so that all ranks give equally many batches: only the
+    first `len(loader)` of them count.
     """
 
     def __init__(
@@ -247,6 +255,7 @@ class EvaluationLoader(_Batches):
         replication: int = 0,
         rank: int = 0,
         world: int = 1,
+        even: bool = False,
         on_error: OnError = "raise",
         start_method: str | None = None,
     ) -> None:
@@ -255,19 +264,21 @@ class EvaluationLoader(_Batches):
                 f"an EvaluationLoader takes EvaluationClips (validation, test or audit), not {type(clips).__name__}"
             )
         super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method)
+        self.even = even
 
     def __len__(self) -> int:
         """Batches of this rank."""
-        return len(self._plan())
+        return sum(bool(share) for share in self._shares())
 
     def __iter__(self) -> Iterator[Batch]:
-        return (batch for batch in self._decode(self._plan()) if batch is not None)
+        plan = [share or [0] for share in self._shares() if share or self.even]
+        return (batch for batch in self._decode(plan) if batch is not None)
 
-    def _plan(self) -> list[list[int]]:
+    def _shares(self) -> list[list[int]]:
+        """The clips of this rank in every step; in the last one there may be none."""
         order = np.arange(len(self.clips))
         steps = range(-(-len(order) // (self.batch_size * self.world)))
-        shares = [_share(order, step, self.batch_size, self.rank, self.world) for step in steps]
-        return [share for share in shares if share]
+        return [_share(order, step, self.batch_size, self.rank, self.world) for step in steps]
 
 
 def _share(order: NDArray[np.int64], step: int, batch_size: int, rank: int, world: int) -> list[int]:

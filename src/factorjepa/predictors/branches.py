@@ -127,7 +127,8 @@ class Pairs(nn.Module):
         state_parts, strength_parts = self.g_I.parts(query_BtW, view), self.g_W.parts(query_BtW, view)
         strengths: list[Tensor] = []
         pairs = view.select_i_BPN.shape[1]
-        for first in range(0, pairs, self.options.pair_chunk):
+        # Once even without pairs: peers that share a batch must agree on which parameters have a gradient.
+        for first in range(0, max(1, pairs), self.options.pair_chunk):
             here = slice(first, min(first + self.options.pair_chunk, pairs))
             if self.recompute and torch.is_grad_enabled():
                 part, strength = checkpoint(self._chunk, state_parts, strength_parts, view, here, use_reentrant=False)
@@ -135,8 +136,7 @@ class Pairs(nn.Module):
                 part, strength = self._chunk(state_parts, strength_parts, view, here)
             summed_Btr = summed_Btr + part
             strengths.append(strength)
-        strengths_BPt = torch.cat(strengths, dim=1) if strengths else summed_Btr.new_zeros(batch, 0, tokens)
-        return PairSum(summed_Btr, strengths_BPt.transpose(1, 2))
+        return PairSum(summed_Btr, torch.cat(strengths, dim=1).transpose(1, 2))
 
     def _chunk(
         self,

@@ -25,7 +25,7 @@ class Dictionary(nn.Module):
     def __init__(self, width: int, rank: int, scale: float) -> None:
         super().__init__()
         self.directions = nn.Parameter(torch.randn(width, rank) * width**-0.5)  # columns of length 1, nearly
-        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
+        self.log_scale = nn.Parameter(torch.full((1,), math.log(scale)))  # not a scalar: those cannot be sharded
 
     def matrix(self) -> Tensor:
         return full(self.directions) * full(self.log_scale).exp()

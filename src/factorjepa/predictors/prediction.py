@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from ..peers import ALONE, Peers
 from ..teacher.states import ObjectStates
 
 T = TypeVar("T")
@@ -45,24 +46,37 @@ class Prediction:
         return torch.sigmoid(self.gate_logits_BtN) * self.states.valid_BN[:, None]
 
     @torch.no_grad()
-    def vitals(self) -> dict[str, Tensor]:
+    def vitals(self, peers: Peers = ALONE) -> dict[str, Tensor]:
         """Scalars to watch: gates and edges die silently, and then the model is its own control.
 
-        `gate_sum`: mean over tokens of the sum of v; `gate_max`: mean over agents of their largest v; `edge_max`: mean
-        over tokens of the largest w; `edge_mean`: mean w of real pairs; `share_*`: a channel's part of the channels'
-        summed variance over tokens.
+        `agents`, `pairs`: mean number per clip; `gate_sum`: mean over tokens of the sum of v; `gate_max`: mean over
+        agents of their largest v; `edge_max`: mean over tokens of the largest w; `edge_mean`: mean w of real pairs;
+        `share_*`: a channel's part of the channels' summed variance over tokens. All over the clips of all peers.
         """
         seen: dict[str, Tensor] = {}
-        gates_BtN = self.gates_BtN
-        if gates_BtN is not None and self.states is not None and gates_BtN.shape[-1]:
-            seen["gate_sum"] = gates_BtN.sum(-1).mean()
-            seen["gate_max"] = gates_BtN.amax(1).sum() / self.states.valid_BN.sum().clamp(min=1)
-        if self.strengths_BtP is not None and self.states is not None and self.strengths_BtP.shape[-1]:
-            seen["edge_max"] = self.strengths_BtP.amax(-1).mean()
-            real = self.states.pair_valid_BP.sum() * self.strengths_BtP.shape[1]
-            seen["edge_mean"] = self.strengths_BtP.sum() / real.clamp(min=1)
+        gates_BtN, strengths_BtP, states = self.gates_BtN, self.strengths_BtP, self.states
+        if gates_BtN is not None and states is not None:
+            parts = (states.valid_BN.sum(), gates_BtN.mean(1).sum(), _largest(gates_BtN, 1).sum())
+            agents, opened, largest = _per_clip(peers, len(gates_BtN), *parts)
+            seen |= {"agents": agents, "gate_sum": opened, "gate_max": largest / agents.clamp(min=1e-9)}
+        if strengths_BtP is not None and states is not None:
+            parts = (states.pair_valid_BP.sum(), _largest(strengths_BtP, -1).mean(1).sum(), strengths_BtP.mean(1).sum())
+            pairs, largest, total = _per_clip(peers, len(strengths_BtP), *parts)
+            seen |= {"pairs": pairs, "edge_max": largest, "edge_mean": total / pairs.clamp(min=1e-9)}
         if self.channels is not None:
-            variances = [channel.flatten(0, 1).var(0, correction=0).sum() for channel in self.channels]
-            total = torch.stack(variances).sum().clamp(min=torch.finfo(torch.float32).tiny)
-            seen |= {f"share_{name}": part / total for name, part in zip(PerFactor._fields, variances, strict=True)}
+            rows_3nD = torch.stack([channel.flatten(0, 1) for channel in self.channels]).double()
+            count = rows_3nD.shape[1] * peers.world
+            mean_3D, square_3D = peers.sum(torch.stack((rows_3nD.sum(1), rows_3nD.square().sum(1)))) / count
+            variance_3 = (square_3D - mean_3D.square()).sum(1).clamp(min=0)
+            share_3 = variance_3 / variance_3.sum().clamp(min=torch.finfo(torch.float32).tiny)
+            seen |= {f"share_{name}": share for name, share in zip(PerFactor._fields, share_3, strict=True)}
         return seen
+
+
+def _largest(x: Tensor, dim: int) -> Tensor:
+    """The maximum along `dim`, nothing where there is nothing."""
+    return x.amax(dim) if x.shape[dim] else x.sum(dim)
+
+
+def _per_clip(peers: Peers, clips: int, *sums: Tensor) -> tuple[Tensor, ...]:
+    return (peers.sum(torch.stack([one.double() for one in sums])) / (clips * peers.world)).unbind()

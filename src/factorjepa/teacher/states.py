@@ -95,6 +95,11 @@ class EvidenceCells:
         }
         return replace(self, **moved)
 
+    def where(self, keep_C: Tensor) -> EvidenceCells:
+        """Without the rows that are not kept."""
+        kept = {name: getattr(self, name)[keep_C] for name in vars(self) if name.split("_")[-1] in ("C", "C4", "CE")}
+        return replace(self, **kept)
+
 
 def visible_cells(tokens_Bn: Tensor, token_grid: tuple[int, int, int], cells: EvidenceCells) -> Tensor:
     """Kept context tokens (`backbones.masks.context_masks`) as `bool [B, T, Q]` over the evidence cells.
@@ -125,9 +130,7 @@ def object_states(cells: EvidenceCells, visible: Tensor | None = None) -> Object
     if visible is not None:
         clip_C = cells.agent_C // N
         index = (clip_C, cells.cell_C) if visible.dim() == 2 else (clip_C, cells.frame_C, cells.cell_C)
-        keep_C = visible[index]
-        kept = {name: getattr(cells, name)[keep_C] for name in vars(cells) if name.split("_")[-1] in ("C", "C4", "CE")}
-        shown = replace(cells, **kept)
+        shown = cells.where(visible[index])
     area_MT, box_MT4 = _support(shown, B * N, T)
     geometry_MG = geometry_of(
         seen_MT=area_MT > 0,

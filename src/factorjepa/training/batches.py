@@ -54,6 +54,7 @@ class TrainingBatch:
     clip_ids: tuple[str, ...]
     targets: TargetBatch | None
     epoch: int
+    together: tuple[str, ...]  # the clips of all processes in this pass; those of this one are a stretch of it
     edited: Tensor | None = None  # the same clips with one agent each taken out of the picture
     removed_B: Tensor | None = None  # int64, its slot; -1: the clip has no agent
     viewed: tuple[int, ...] = ()  # rows that show a factor view; the others are the clips' own pixels
@@ -102,39 +103,49 @@ class TrainingBatches:
         if self.packets is not None:
             targets = self._targets(batch, self.packets, step)
             video, viewed = shown(
-                video, [self.packets.of(clip) for clip in batch.clips], stage, stream(self.seed, "view", step)
+                video, [self.packets.of(clip) for clip in batch.clips], stage, self._streams(batch, "view", step)
             )
-        made = TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch, viewed=viewed)
+        made = dataclasses.replace(training_batch(batch, video, targets, epoch), viewed=viewed)
         if self.method.edits and self.packets is not None:
             packets = [self.packets.of(clip) for clip in batch.clips]
-            edited, removed = edit(video, packets, stream(self.seed, "edit", step))
+            edited, removed = edit(video, packets, self._streams(batch, "edit", step))
             made = dataclasses.replace(made, edited=edited, removed_B=removed)
         return made
+
+    def _streams(self, batch: Batch, what: str, step: int) -> list[np.random.Generator]:
+        """One for each clip: what is drawn for it depends neither on its neighbours nor on who holds it."""
+        return [stream(self.seed, what, step, clip.clip_id) for clip in batch.clips]
 
     def _targets(self, batch: Batch, packets: Packets[TrainingClips], step: int) -> TargetBatch:
         aligned = packets.for_batch(batch)
         if self.method.targets == "shuffled":
-            order = stream(self.seed, "shuffled", step).permutation(len(batch.clips))
+            order = stream(self.seed, "shuffled", step).permutation(len(batch.step))
             following = np.empty_like(order)
             following[order] = np.roll(order, 1)  # one cycle through all: no clip keeps its own unless it is alone
-            return _with_targets(aligned, aligned, torch.from_numpy(following))
+            others = {clip.clip_id: batch.step[k] for clip, k in zip(batch.step, following, strict=True)}
+            return _with_targets(aligned, packets.collate([others[clip.clip_id] for clip in batch.clips]))
         if self.elsewhere is not None:
-            return _with_targets(aligned, self.elsewhere.collate(batch.clips), torch.arange(len(batch.clips)))
+            return _with_targets(aligned, self.elsewhere.collate(batch.clips))
         return aligned
 
 
-def _with_targets(batch: TargetBatch, other: TargetBatch, rows_B: Tensor) -> TargetBatch:
-    """The evidence of `batch` with the factor targets in these rows of `other`."""
+def training_batch(batch: Batch, video: Tensor, targets: TargetBatch | None, epoch: int) -> TrainingBatch:
+    together = tuple(clip.clip_id for clip in batch.step)
+    return TrainingBatch(video, tuple(clip.clip_id for clip in batch.clips), targets, epoch, together)
+
+
+def _with_targets(batch: TargetBatch, other: TargetBatch) -> TargetBatch:
+    """The evidence of `batch` with the factor targets of `other`."""
     names = (*_PER_FACTOR, "reliability_B3", "retained_B3")
-    return dataclasses.replace(batch, **{name: getattr(other, name)[rows_B] for name in names})
+    return dataclasses.replace(batch, **{name: getattr(other, name) for name in names})
 
 
 def shown(
-    video: Tensor, packets: Sequence[Packet], stage: Stage, random: np.random.Generator
+    video: Tensor, packets: Sequence[Packet], stage: Stage, randoms: Sequence[np.random.Generator]
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """Each clip raw or in a factor view, drawn with the stage's probabilities, and the rows that are in a view."""
+    """Each clip raw or in a factor view, drawn with the stage's probabilities from its own stream; rows in a view."""
     names, shares = zip(*stage.views, strict=True)
-    drawn = random.choice(len(names), size=len(video), p=np.array(shares) / sum(shares))
+    drawn = [random.choice(len(names), p=np.array(shares) / sum(shares)) for random in randoms]
     viewed = tuple(row for row, k in enumerate(drawn) if names[k] != "raw")
     if not viewed:
         return video, viewed
@@ -143,10 +154,10 @@ def shown(
     return torch.stack(clips), viewed
 
 
-def edit(video: Tensor, packets: Sequence[Packet], random: np.random.Generator) -> tuple[Tensor, Tensor]:
+def edit(video: Tensor, packets: Sequence[Packet], randoms: Sequence[np.random.Generator]) -> tuple[Tensor, Tensor]:
     """Each clip with one of its agents filled in from the surroundings, and which slot that was (-1: none there)."""
     clips, removed = [], []
-    for clip, packet in zip(video, packets, strict=True):
+    for clip, packet, random in zip(video, packets, randoms, strict=True):
         slot = int(random.integers(int(packet.slots))) if packet.slots else -1
         clips.append(clip if slot < 0 else _viewed(clip, functools.partial(layout_view, track=slot), packet))
         removed.append(slot)
@@ -161,7 +172,7 @@ def _viewed(clip: Tensor, view: Callable[[NDArray[np.float32], Packet], NDArray[
 
 def validation_batches(
     loader: EvaluationLoader, packets: Packets[ValidationClips] | None
-) -> Iterator[tuple[Batch, TargetBatch | None]]:
-    """Every validation clip once, with its evidence."""
-    for batch in loader:
-        yield batch, None if packets is None else packets.for_batch(batch)
+) -> Iterator[tuple[Batch, TargetBatch | None, bool]]:
+    """Every validation clip once, with its evidence, and whether it counts on this rank."""
+    for number, batch in enumerate(loader):
+        yield batch, None if packets is None else packets.for_batch(batch), number < len(loader)

@@ -1,8 +1,8 @@
 """The one loop that every method runs through: update, average, validate, save, go on.
 
 A run is decided by its settings alone. Killed at any moment and resumed, it gives the same losses to the bit: a
-checkpoint holds weights, optimiser, momentum encoder, random state and the loader's place, and everything random in a
-batch is addressed by seed, step and clip.
+checkpoint holds weights, optimiser, momentum encoder and the loader's place, and everything random is addressed by
+seed, step and clip. On many processes (`parallel`) it is the same loop, and the same loss.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
 from ..errors import TrainingError
 from ..objective import normalised_targets
+from ..seeding import seed_of
 from ..teacher.cache import PacketCache, corpus_identity
 from ..teacher.scales import target_scales
-from .batches import Scales, TrainingBatch, TrainingBatches, validation_batches
+from ..words import counted
+from .batches import Scales, TrainingBatch, TrainingBatches, training_batch, validation_batches
 from .learner import Learner
+from .logs import Logs, refuse_missing
 from .optimiser import rate, set_rate
 from .origin import open_backbone
+from .parallel import Model, Processes, ReplicatedModel, ShardedModel, clip_gradients, load_whole, whole
+from .restore import put_back
 from .run import RunDirectory
-from .settings import TrainSettings
+from .settings import LAYOUT, TrainSettings
 from .step import loss_of
 from .trunk import Trunk, lowest_trained
 from .validation import Validation, validate
@@ -49,7 +54,7 @@ from .validation import Validation, validate
 log = logging.getLogger(__name__)
 
 RANK_FALLS = 0.5  # of the first validation's RankMe: below it the representation is collapsing
-DEAD = {"gate_max": 0.02, "edge_max": 1e-3}  # below these the pathway no longer does anything
+DEAD = {"gate_max": ("agents", 0.02), "edge_max": ("pairs", 1e-3)}  # below it, where there are some, a pathway is dead
 _DICTIONARY_TOKENS = 8192
 
 
@@ -67,8 +72,11 @@ class Finished:
 class Engine:
     """A run of one method. `stop()` may be called from a signal handler: the update is finished and saved first."""
 
-    def __init__(self, settings: TrainSettings, device: torch.device) -> None:
+    def __init__(self, settings: TrainSettings, device: torch.device, processes: Processes | None = None) -> None:
         self.settings, self.device = settings, device
+        self.processes = processes or Processes(device)
+        self.processes.lay_out(settings.parallel)
+        refuse_missing(settings.log_to)
         self.method = settings.resolved_method()
         if (self.method.interpolation is None) != (settings.base is None):
             raise TrainingError(
@@ -80,16 +88,24 @@ class Engine:
         training = corpus.training()
         if settings.clips is not None:
             training = training.subset(settings.clips, settings.seed)
+        self.training = training
         validation = corpus.validation()
         if settings.validation_clips is not None:
             validation = validation.subset(min(settings.validation_clips, len(validation)), seed=0)
+        rank, world = self.processes.rank, self.processes.world
+        if len(training) < world * settings.batch:
+            raise TrainingError(
+                f"{len(training)} training clips do not fill one pass of {counted(world, 'process', 'processes')} x "
+                f"batch={settings.batch}: set batch to {len(training) // world} or less"
+            )
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
-            replication=settings.replication,
+            replication=settings.replication, rank=rank, world=world,
         )  # fmt: skip
         self.evaluation = EvaluationLoader(
-            validation, settings.window, settings.batch, settings.workers, replication=settings.replication
-        )
+            validation, settings.window, settings.batch, settings.workers,
+            replication=settings.replication, rank=rank, world=world, even=True,
+        )  # fmt: skip
         self.packets = self.elsewhere = self.validation_packets = None
         self.scales: Scales | None = None
         if self.method.reads_packets:
@@ -106,7 +122,9 @@ class Engine:
         backbone = open_backbone(settings.arch, settings.weights, device)
         self._refuse_misfit(backbone)
         self.method = levelled(backbone.spec, self.method, settings.scope)
+        self.trunk: Trunk | None = None  # until it is known what trains
         self.learner = self._learner(backbone)
+        self.model = Model(self.learner)
         if self.method.interpolation is not None:
             self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
         self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
@@ -116,6 +134,7 @@ class Engine:
         self.best: tuple[int, Validation] | None = None
         self.first_rank: float | None = None
         self._stopped = False
+        self._logs: Logs | None = None  # of the first process
         self._warned: set[str] = set()
 
     def stop(self) -> None:
@@ -125,34 +144,76 @@ class Engine:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
         settings = self.settings
         updates = settings.updates if self.method.trains else 0
-        with RunDirectory.begin(out, dump(settings), facts(), resume) as run, contextlib.ExitStack() as held:
-            begun = bool(run.steps())
-            if begun:
+        with contextlib.ExitStack() as stack:
+            run = self._folder(stack, out, resume)
+            resumed = bool(run.steps())
+            if resumed:
                 self._load(run)
             if self.trunk is not None:
-                held.enter_context(self.trunk)
-            if not begun:
-                self._validate(run)
+                stack.enter_context(self.trunk)
+            self._spread_out()
+            if self.processes.first:
+                logs = Logs.opened(run, settings.log_to, self.step if resumed else None)
+                self._logs = stack.enter_context(logs)
+            if not resumed:
+                self._validate()
                 self._save(run)
             for wait, passes in self._updates(updates):
                 started = time.monotonic()
                 record = self._update(passes)
-                seconds = time.monotonic() - started
-                run.log({"step": self.step, **record, "seconds": seconds, "wait": wait})
+                self._stopped = self.processes.any(self._stopped)
+                record |= self._pace(time.monotonic() - started, wait)
+                self._log(record)
                 self._warn(record)
                 last = self.step == updates
                 if self.step % settings.validate_every == 0 or last:
-                    self._validate(run)
+                    self._validate()
                 if self.step % settings.save_every == 0 or last or self._stopped or self.best_is_now:
                     self._save(run)
                 if progress is not None:
-                    share = wait / max(wait + seconds, 1e-9)
-                    progress(self.step, updates, f"loss {record['loss']:.4f}, waiting for data {share:.0%}")
+                    share = wait / max(wait + record["seconds"], 1e-9)
+                    text = (
+                        f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
+                    )
+                    progress(self.step, updates, text)
                 if self._stopped and not last:
                     break
             assert self.best is not None
             step, validation = self.best
             return Finished(run.folder, self.step, step, validation, self._stopped and self.step < updates)
+
+    def _folder(self, stack: contextlib.ExitStack, out: Path, resume: bool) -> RunDirectory:
+        """The run's folder: begun by the first process, only read by the others."""
+        known = facts() | {"processes": f"{self.processes.world} ({self.processes.mode})"}
+        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT)
+        return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
+
+    def _spread_out(self) -> None:
+        """Lay the learner out on the processes, once it is what the run goes on from."""
+        if self.optimiser is None or self.processes.mode == "single":
+            return
+        self.learner.enter(self.method.stage_at(self.step, self.settings.updates)[0])
+        if self.processes.mode == "ddp":
+            trained = [p for group in self.optimiser.param_groups for p in group["params"]]
+            self.model = ReplicatedModel(self.learner, trained)
+            return
+        state = self.optimiser.state_dict()
+        self.model = ShardedModel(self.learner, self.processes)
+        self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
+        load_whole(self.optimiser, state)
+
+    def _pace(self, seconds: float, wait: float) -> dict[str, float]:
+        """How fast an update went: clips of all processes, and on a GPU the most memory that this one has used."""
+        settings = self.settings
+        clips = self.processes.world * settings.batch * settings.accumulate
+        pace = {"seconds": seconds, "wait": wait, "clips_per_s": clips / max(seconds + wait, 1e-9)}
+        if self.device.type == "cuda":
+            pace["memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
+        return pace
+
+    def _log(self, record: dict[str, float]) -> None:
+        if self._logs is not None:
+            self._logs.log({"step": self.step, **record})
 
     @property
     def best_is_now(self) -> bool:
@@ -177,28 +238,32 @@ class Engine:
         share = rate(self.step, settings.updates, settings.warmup, floor)
         set_rate(self.optimiser, share)
         learner.train()
+        torch.manual_seed(seed_of("dropout", settings.seed, self.step, self.processes.rank) % 2**63)
         self.optimiser.zero_grad(set_to_none=True)
         sums: dict[str, Tensor] = {}
-        for batch, epoch in passes:
+        for number_of_pass, (batch, epoch) in enumerate(passes, start=1):
             made = self.batches.complete(batch, stage, self.step, epoch).to(self.device)
-            with self._precision():
-                if self.trunk is not None:
-                    known = self.trunk.of(made.video, made.clip_ids, made.viewed)
-                    made = dataclasses.replace(made, trunk=known)
-                loss, parts = loss_of(learner, made, self.scales, settings, self.step)
-            (loss / len(passes)).backward()  # type: ignore[no-untyped-call]
-            for name, value in {"loss": loss.detach(), **parts}.items():
+            call = functools.partial(self._loss, learner, made, self.scales, self.step)
+            loss, parts = self.model.descend(call, 1 / len(passes), last=number_of_pass == len(passes))
+            for name, value in {"loss": loss, **parts}.items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / len(passes)
         record = {name: value.item() for name, value in sums.items()}
         self._refuse_not_finite(record)
-        trained = [p for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
-        norm = torch.nn.utils.clip_grad_norm_(trained, settings.clip)
+        norm = clip_gradients((p for group in self.optimiser.param_groups for p in group["params"]), settings.clip)
         record |= {"gradient": norm.item(), "lr": settings.lr * share, "stage": float(number)}
         self._refuse_not_finite(record)
         self.optimiser.step()
         learner.target.update()
         self.step += 1
         return record
+
+    def _loss(
+        self, learner: Learner, batch: TrainingBatch, scales: Scales | None, step: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        with self._precision():
+            if self.trunk is not None:
+                batch = dataclasses.replace(batch, trunk=self.trunk.of(batch.video, batch.clip_ids, batch.viewed))
+            return loss_of(learner, batch, scales, self.settings, step, self.processes)
 
     def _refuse_not_finite(self, record: dict[str, float]) -> None:
         broken = [name for name, value in record.items() if not math.isfinite(value)]
@@ -211,18 +276,21 @@ class Engine:
 
     def _warn(self, record: dict[str, float]) -> None:
         """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
-        for name, least in DEAD.items():
-            if name in record and record[name] < least and name not in self._warned:
+        for name, (those, least) in DEAD.items():
+            if record.get(those) and record[name] < least and name not in self._warned:
                 self._warned.add(name)
                 log.warning(
                     "step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr, raise the "
                     "loss that keeps it alive, or keep gate_prior and edge_prior on", self.step, name, record[name],
                 )  # fmt: skip
 
-    def _validate(self, run: RunDirectory) -> None:
+    def _validate(self) -> None:
         batches = validation_batches(self.evaluation, self.validation_packets)
-        found = validate(self.learner, batches, self.settings.replication, self.device, self._precision(), self.trunk)
-        run.log({"step": self.step, **found.record()})
+        found = validate(
+            self.learner, batches, self.settings.replication, self.device, self._precision(), self.model,
+            self.processes, self.trunk,
+        )  # fmt: skip
+        self._log(found.record())
         if found.better_than(self.best[1] if self.best else None):
             self.best = (self.step, found)
         if self.first_rank is None:
@@ -235,18 +303,18 @@ class Engine:
 
     def _save(self, run: RunDirectory) -> None:
         assert self.best is not None
-        if self.step in run.steps():
-            return
+        first = self.processes.first
+        weights = whole(self.learner.weights(), keep=first)
         state = {
-            "learner": self.learner.state(),
-            "optimiser": self.optimiser.state_dict() if self.optimiser else None,
+            "learner": whole(self.learner.state(), keep=first),
+            "optimiser": whole(self.optimiser.state_dict(), keep=first) if self.optimiser else None,
             "loader": self.loader.state_dict(),
-            "random": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             "best": [self.best[0], dataclasses.asdict(self.best[1])],
             "first_rank": self.first_rank,
         }
-        run.save(self.step, self.learner.weights(), state)
+        if not first or self.step in run.steps():
+            return
+        run.save(self.step, weights, state)
         if self.best_is_now:
             run.mark_best(self.step)
         run.prune(self.settings.keep)
@@ -259,21 +327,15 @@ class Engine:
             self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
             self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
             self.trunk = self._trunk()
-        if self.step:
-            for number in range(self.method.stage_at(self.step - 1, self.settings.updates)[0] + 1):
-                self.learner.enter(number)  # what has ever trained is owned by the momentum encoder
-        self.learner.load_weights(weights)
-        self.learner.load_state(state["learner"])
+        put_back(self.learner, self.step, self.settings.updates, weights, state["learner"])
         if self.optimiser is not None:
             self.optimiser.load_state_dict(state["optimiser"])
         self.loader.load_state_dict(state["loader"])
-        torch.set_rng_state(state["random"].cpu())
-        if state["cuda"] is not None:
-            torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
         step, values = state["best"]
         self.best = (int(step), Validation(**{**values, "curve": tuple(values["curve"])}))
         self.first_rank = state["first_rank"]
-        run.forget_after(self.step)
+        if self.processes.first:
+            run.forget_after(self.step)
 
     def _learner(self, backbone: Backbone) -> Learner:
         settings, method = self.settings, self.method
@@ -293,6 +355,11 @@ class Engine:
         settings = self.settings
         if settings.trunk_cache is None:
             return None
+        if self.processes.mode == "fsdp":
+            raise TrainingError(
+                "trunk_cache works with whole weights: a process that finds a clip in the cache would leave the others "
+                "waiting for its slices. Leave it out, or set parallel=ddp"
+            )
         cut = lowest_trained(self.learner.weights(), self.learner.spec.depth)
         if not self.method.trains or not cut:
             why = "trains the encoder from its first block on" if self.method.trains else "makes no update"
@@ -306,6 +373,7 @@ class Engine:
             [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips],
             frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
             whole_context=settings.masks == "spread" and settings.trunk_context, about=about,
+            rank=self.processes.rank,
         )  # fmt: skip
 
     def _refuse_misfit(self, backbone: Backbone) -> None:
@@ -332,13 +400,19 @@ class Engine:
 
     @torch.no_grad()
     def _target_tokens(self, backbone: Backbone) -> Tensor:
-        """Tokens that the dictionaries start from: of the future of the first training clips."""
+        """Tokens that the dictionaries start from: of the future of the first training clips.
+
+        One clip after the other, and every process all of them: the same bits however many clips meet in a pass.
+        """
         tokens = []
-        for batch in self._first_batches(-(-self.settings.dictionary_clips // self.settings.batch)):
+        first = Loader(
+            self.training, self.settings.window, 1, self.settings.seed, replication=self.settings.replication
+        )
+        for batch in itertools.islice(first, self.settings.dictionary_clips):
             video = batch.video.to(self.device)
             grid = backbone.encoder.grid_of(video)
-            first = self.settings.context // backbone.spec.tubelet * grid[1] * grid[2]
-            index = torch.arange(first, grid[0] * grid[1] * grid[2], device=self.device).expand(len(video), -1)
+            start = self.settings.context // backbone.spec.tubelet * grid[1] * grid[2]
+            index = torch.arange(start, grid[0] * grid[1] * grid[2], device=self.device).expand(len(video), -1)
             with self._precision():
                 tokens.append(normalised_targets(gather_tokens(backbone.encoder(video), index)).flatten(0, 1))
         rows = torch.cat(tokens)
@@ -351,13 +425,12 @@ class Engine:
         probing.to(self.device)
 
         def loss(step: int, batch: Batch) -> Tensor:
-            clip_ids = tuple(clip.clip_id for clip in batch.clips)
-            made = TrainingBatch(batch.video.to(self.device), clip_ids, None, epoch=0)
-            with self._precision():
-                return loss_of(probing, made, None, settings, step)[0]
+            made = training_batch(batch, batch.video, None, epoch=0).to(self.device)
+            return self._loss(probing, made, None, step)[0]
 
         batches = enumerate(self._first_batches(settings.probe_batches))
-        norms = relative_gradient_norms(backbone.encoder, (functools.partial(loss, *one) for one in batches))
+        losses = (functools.partial(loss, *one) for one in batches)
+        norms = relative_gradient_norms(backbone.encoder, losses, self.processes)
         chosen = choose_blocks(norms, settings.trainable_blocks)
         log.info("Auto-RGN: blocks %s train; relative gradient norms %s", chosen, [f"{norm:.2g}" for norm in norms])
         return chosen

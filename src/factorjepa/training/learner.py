@@ -54,10 +54,13 @@ class Learner(nn.Module):
         """Stage `number` of the method begins; returns whether what trains has changed."""
         if number == self._stage:
             return False
+        if self._stage is None:  # all that ever trains is owned at once: what a checkpoint holds knows no stage
+            for stage in self.method.stages:
+                set_trainable(self.encoder, self.predictor, self.method, stage, self.scope)
+                self.target.own_trainable()
+                self.reference.own_trainable()
         self._stage = number
         set_trainable(self.encoder, self.predictor, self.method, self.stage, self.scope)
-        self.target.own_trainable()
-        self.reference.own_trainable()
         return True
 
     @property
@@ -115,8 +118,8 @@ class Learner(nn.Module):
     def optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
         """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""
         groups: dict[tuple[float, bool], list[Tensor]] = {}
-        for name, parameter, role in self._ever_trainable():
-            decays = role["decays"] and parameter.squeeze().ndim >= 2 and not name.endswith(".log_scale")
+        for _, parameter, role in self._ever_trainable():
+            decays = role["decays"] and sum(size > 1 for size in parameter.shape) >= 2
             groups.setdefault((role["rate"], decays), []).append(parameter)
         return adamw(
             [

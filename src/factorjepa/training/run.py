@@ -1,6 +1,7 @@
 """A run's folder: what was asked, what happened, and from where to go on.
 
-    config.yaml  environment.json  metrics.jsonl  checkpoints/step-000500/{weights.safetensors,state.pt}  best -> ...
+    config.yaml  environment.json  metrics.jsonl  events/  best -> checkpoints/step-000500
+    checkpoints/step-000500/{weights.safetensors,state.pt}
 
 A checkpoint is a folder that is renamed into place when it is whole. After a kill at any moment the last whole one
 stands, and `metrics.jsonl` is cut back to it, so that the record of a resumed run is that of an uninterrupted one.
@@ -12,20 +13,21 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import TrainingError
-from ..storage import PARTIAL, only_writer, storage_error, write_text
+from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
 
-CONFIG, ENVIRONMENT, METRICS, CHECKPOINTS, BEST = (
-    "config.yaml", "environment.json", "metrics.jsonl", "checkpoints", "best"
+CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
+    "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
 )  # fmt: skip
 Weights = dict[str, Tensor]
 
@@ -38,22 +40,25 @@ class RunDirectory:
 
     @classmethod
     @contextlib.contextmanager
-    def begin(cls, folder: Path, config: str, environment: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
+    def begin(
+        cls, folder: Path, config: str, environment: dict[str, Any], resume: bool, layout: Sequence[str] = ()
+    ) -> Iterator[RunDirectory]:
         """The folder for writing, by one process at a time.
 
-        A folder that holds a run is refused unless `resume`, and then only with the very same configuration. A run that
-        never reached its first checkpoint (its settings were refused, say) begins anew.
+        A folder that holds a run is refused unless `resume`, and then only with the same configuration, except for the
+        keys of `layout`. A run that never reached its first checkpoint (its settings were refused, say) begins anew.
         """
         run = cls(folder)
         run.refuse_taken(resume)
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
-                run._refuse_other(config)
+                run._refuse_other(config, layout)
             else:
                 (run.folder / METRICS).unlink(missing_ok=True)
+                shutil.rmtree(run.folder / EVENTS, ignore_errors=True)
                 write_text(run.folder / ENVIRONMENT, json.dumps(environment, indent=2))
-                write_text(run.folder / CONFIG, config)
+            write_text(run.folder / CONFIG, config)
             for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
                 shutil.rmtree(left_over)
             yield run
@@ -67,6 +72,7 @@ class RunDirectory:
             raise TrainingError(
                 f"{self.folder}: already holds a run; add --resume to go on with it, or choose another folder"
             )
+        refuse_busy(self.folder, "training")
 
     @classmethod
     def existing(cls, folder: Path) -> RunDirectory:
@@ -178,14 +184,12 @@ class RunDirectory:
             )
         return step
 
-    def _refuse_other(self, config: str) -> None:
-        if self.config == config:
+    def _refuse_other(self, config: str, layout: Sequence[str]) -> None:
+        before, now = yaml.safe_load(self.config), yaml.safe_load(config)
+        changed = [key for key in before | now if before.get(key) != now.get(key) and key not in layout]
+        if not changed:
             return
-        before, now = self.config.splitlines(), config.splitlines()
-        was, is_now = (
-            "; ".join(line.strip() for line in one if line not in other)
-            for one, other in ((before, now), (now, before))
-        )
+        was, is_now = ("; ".join(f"{key}: {one[key]}" for key in changed if key in one) for one in (before, now))
         raise TrainingError(
             f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
             f"{is_now or 'fewer settings'}. Leave the settings out to resume with those in {CONFIG}, or start a new "

@@ -9,11 +9,14 @@ from pydantic import Field
 
 from ..adaptation import Method, method_named
 from ..adaptation.prepare import Scope
-from ..config import Settings
+from ..config import Settings, nearest
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 from ..objective import LossWeights
 
+# What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
+# the number of processes, so that as many clips meet in a pass; the loader sees to that.
+LAYOUT = ("batch", "workers", "recompute", "keep", "parallel", "log_to")
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
 
@@ -37,7 +40,7 @@ class TrainSettings(Settings):
     context: int = Field(default=12, ge=1)  # frames
 
     updates: int = Field(default=20_000, ge=1)
-    batch: int = Field(default=4, ge=1)  # clips per process and pass
+    batch: int = Field(default=4, ge=1)  # clips per process and pass; an update takes processes x batch x accumulate
     accumulate: int = Field(default=1, ge=1)  # passes per update
     lr: float = Field(default=1e-4, gt=0)
     final_lr: float = Field(default=1e-6, ge=0)
@@ -64,6 +67,8 @@ class TrainSettings(Settings):
     trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`
     trunk_dtype: Literal["fp16", "bf16", "fp32"] = "fp16"
     trunk_context: bool = True  # with masks: spread, also of the pass that shows the whole context
+    parallel: Literal["auto", "single", "ddp", "fsdp"] = "auto"  # auto: ddp where torchrun has started several
+    log_to: tuple[Literal["tensorboard", "wandb"], ...] | None = None  # beside metrics.jsonl; None: what is installed
 
     @property
     def window(self) -> WindowSpec:
@@ -76,9 +81,10 @@ class TrainSettings(Settings):
     def resolved_method(self) -> Method:
         """The method with this run's changes of predictor options and coefficients."""
         method = method_named(self.method)
-        unknown = self.losses.keys() - {field.name for field in dataclasses.fields(LossWeights)}
+        terms = [field.name for field in dataclasses.fields(LossWeights)]
+        unknown = [f"{term!r}{nearest(term, terms)}" for term in self.losses if term not in terms]
         if unknown:
-            raise TrainingError(f"losses: there is no term {', '.join(sorted(unknown))}")
+            raise TrainingError(f"losses: there is no term {', '.join(unknown)}; terms: {', '.join(terms)}")
         # A preset serves every method: it tunes a term, it does not switch one on that the method is defined without.
         losses = {term: value for term, value in self.losses.items() if getattr(method.losses, term)}
         try:

@@ -13,6 +13,7 @@ from ..backbones.encoder import gather_tokens
 from ..backbones.masks import POLICIES, released_masks
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
 from ..objective import Losses, objective
+from ..peers import ALONE, Peers
 from ..seeding import stream
 from ..teacher.states import ObjectStates
 from .batches import Scales, TrainingBatch, factor_targets
@@ -25,7 +26,7 @@ TERMS = ("jepa", "factor", "visibility", "separation", "sparsity")
 
 
 def future_loss(
-    learner: Learner, batch: TrainingBatch, scales: Scales | None, masks: str, replication: int, step: int
+    learner: Learner, batch: TrainingBatch, scales: Scales | None, masks: str, replication: int, step: int, peers: Peers
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """eq. L of the method, averaged over the mask policies, and its parts with the vitals of the prediction."""
     method, video = learner.method, batch.video
@@ -40,18 +41,20 @@ def future_loss(
     for visible in (one.to(video.device) for one in passes):
         states = states_of(learner, batch.targets, visible, video)
         prediction = learner.predict(video, visible, states, batch.trunk)
-        losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step)
+        losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step, peers=peers)
         total = total + losses.total / len(passes)
-        found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals()
+        found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals(peers)
         for name, value in found.items():
             parts[name] = parts.get(name, 0.0) + value / len(passes)
         if batch.edited is not None and batch.removed_B is not None:
-            change = change_loss(learner, batch.edited, batch.removed_B, prediction.tokens_BtD, wanted, visible, states)
+            change = peers.mean(
+                change_loss(learner, batch.edited, batch.removed_B, prediction.tokens_BtD, wanted, visible, states)
+            )
             total = total + method.edits * change / len(passes)
             parts["change"] = parts.get("change", 0.0) + change.detach() / len(passes)
     if targets is not None:
         weights = torch.stack(list(targets.weights))
-        parts |= {"target_weight": weights.sum(1).mean(), "coverage": (weights > 0).float().mean()}
+        parts |= {"target_weight": peers.sum(weights.sum(1).mean()), "coverage": peers.mean((weights > 0).float())}
     return total, parts
 
 
@@ -70,8 +73,13 @@ def change_loss(
     return ((after - predicted_BtD) - (learner.future(edited) - wanted_BtD)).abs().mean()
 
 
-def released_loss(learner: Learner, batch: TrainingBatch, seed: int, step: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """V-JEPA's own objective: the hidden tokens of the whole clip, all levels, and the context re-read."""
+def released_loss(
+    learner: Learner, batch: TrainingBatch, seed: int, step: int, peers: Peers
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """V-JEPA's own objective: the hidden tokens of the whole clip, all levels, and the context re-read.
+
+    Its masks are drawn for the clips of all peers, because they are cut to the shortest of them.
+    """
     video, predictor = batch.video, learner.predictor
     assert isinstance(predictor, ReleasedPredictor)
     grid = learner.grid(video)
@@ -79,21 +87,28 @@ def released_loss(learner: Learner, batch: TrainingBatch, seed: int, step: int) 
         wanted = normalised_levels(learner.target(video, None, True).float(), learner.spec.dim)
     total = torch.zeros((), device=video.device)
     for number, policy in enumerate(POLICIES):
-        masks = released_masks(policy, len(video), grid, stream(seed, "released masks", step, number))
-        context, target = masks.context.to(video.device), masks.target.to(video.device)
+        random = stream(seed, "released masks", step, number, batch.together[0])
+        masks = released_masks(policy, len(batch.together), grid, random)
+        own = slice(peers.rank * len(video), (peers.rank + 1) * len(video))
+        context, target = masks.context[own].to(video.device), masks.target[own].to(video.device)
         levels = learner.encoder(video, context, levels=True)
         predicted, reread = predictor.levels(levels, context, target, grid=grid, mask_token=number)
         weight = context_weights(context, target, grid[1], grid[2])
         loss = target_loss(predicted.float(), gather_tokens(wanted, target))
         loss = loss + CONTEXT_WEIGHT * context_loss(reread.float(), gather_tokens(wanted, context), weight)
-        total = total + loss / len(POLICIES)
+        total = total + peers.mean(loss) / len(POLICIES)
     return total, {"jepa": total.detach()}
 
 
 def loss_of(
-    learner: Learner, batch: TrainingBatch, scales: Scales | None, settings: TrainSettings, step: int
+    learner: Learner,
+    batch: TrainingBatch,
+    scales: Scales | None,
+    settings: TrainSettings,
+    step: int,
+    peers: Peers = ALONE,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The method's loss on one pass's clips."""
+    """The method's loss on one pass's clips, those of all peers."""
     if learner.method.objective == "released":
-        return released_loss(learner, batch, settings.seed, step)
-    return future_loss(learner, batch, scales, settings.masks, settings.replication, step)
+        return released_loss(learner, batch, settings.seed, step, peers)
+    return future_loss(learner, batch, scales, settings.masks, settings.replication, step, peers)

@@ -6,7 +6,8 @@ encoder. Its own momentum encoder's space is reported beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ..backbones.masks import SMALL_BLOCKS, context_masks
 from ..corpus.loader import Batch
+from ..peers import ALONE, Peers
 from ..teacher.batch import TargetBatch
 from ..teacher.states import ObjectStates, object_states, visible_cells
 from .learner import Learner
@@ -68,40 +70,93 @@ def states_of(
 
 @torch.no_grad()
 def validate(
-    learner: Learner, batches: Iterable[tuple[Batch, TargetBatch | None]], replication: int, device: torch.device,
-    precision: torch.autocast, trunk: Trunk | None = None,
-) -> Validation:  # fmt: skip
-    """One pass over the validation clips."""
+    learner: Learner,
+    batches: Iterable[tuple[Batch, TargetBatch | None, bool]],
+    replication: int,
+    device: torch.device,
+    precision: torch.autocast,
+    inside: Callable[[Callable[[], Tensor]], Tensor] | None = None,
+    peers: Peers = ALONE,
+    trunk: Trunk | None = None,
+) -> Validation:
+    """One pass over the validation clips, of which each peer has some; `inside` runs what needs the weights.
+
+    A batch that does not count was only needed to keep the peers in step.
+    """
     learner.eval()
-    errors: list[Tensor] = []  # rows: clips; columns: the curve, then own L1 and MSE
-    samples: list[Tensor] = []
-    for batch, targets in batches:
-        video = batch.video.to(device)
-        targets = targets.to(device) if targets is not None else None
-        with precision:
-            known = None if trunk is None else trunk.of(video, [clip.clip_id for clip in batch.clips])
-            wanted, own = learner.future(video, learner.reference, known), learner.future(video, trunk=known)
-            samples.append(learner.tokens(video, learner.target, known)[:, ::7].float().flatten(0, 1).cpu())
-            columns = []
-            for share in HIDDEN:
-                visible = _visible(learner, batch, video, share, replication)
-                states = states_of(learner, targets, visible, video)
-                prediction = learner.predict(video, visible, states, known).tokens_BtD
-                columns.append((prediction - wanted).abs().mean((1, 2)))
-                if share == 0.0:
-                    columns += [(prediction - own).abs().mean((1, 2)), (prediction - wanted).square().mean((1, 2))]
-        errors.append(torch.stack(columns, dim=1).double().cpu())
-    mean = torch.cat(errors).mean(0).tolist()
-    tokens = torch.cat(samples)
+    errors = torch.zeros(3 + len(HIDDEN), dtype=torch.float64, device=device)  # sums; the last is the number of clips
+    spread = Spread(learner.spec.dim, device)
+    for batch, targets, counts in batches:
+        call = functools.partial(
+            _errors, learner, batch, targets, replication, device, precision, spread, counts, trunk
+        )
+        rows = inside(call) if inside is not None else call()
+        if counts:
+            errors += torch.cat((rows.double().sum(0), errors.new_tensor([len(rows)])))
+    errors, spread = peers.sum(errors), spread.shared(peers)
+    *mean, _ = (errors / errors[-1]).tolist()
     curve = (mean[0], *mean[3:])
-    return Validation(mean[0], mean[2], mean[1], curve, rank_me(tokens), tokens.var(0).mean().item())
+    return Validation(mean[0], mean[2], mean[1], curve, spread.rank_me(), spread.variance())
 
 
-def rank_me(tokens_nD: Tensor) -> float:
-    """RankMe (Garrido et al. 2023): exponential of the entropy of the singular values; at most D."""
-    values = torch.linalg.svdvals(tokens_nD - tokens_nD.mean(0))
-    share = values / values.sum().clamp_min(1e-12) + 1e-12
-    return float(torch.exp(-(share * share.log()).sum()))
+def _errors(
+    learner: Learner, batch: Batch, targets: TargetBatch | None, replication: int, device: torch.device,
+    precision: torch.autocast, spread: Spread, counts: bool, trunk: Trunk | None,
+) -> Tensor:  # fmt: skip
+    """Rows: clips; columns: the headline L1, L1 and MSE in the method's own space and the rest of the curve."""
+    video = batch.video.to(device)
+    targets = targets.to(device) if targets is not None else None
+    with precision:
+        known = None if trunk is None else trunk.of(video, [clip.clip_id for clip in batch.clips])
+        wanted, own = learner.future(video, learner.reference, known), learner.future(video, trunk=known)
+        tokens = learner.tokens(video, learner.target, known)[:, ::7]
+        columns = []
+        for share in HIDDEN:
+            visible = _visible(learner, batch, video, share, replication)
+            states = states_of(learner, targets, visible, video)
+            prediction = learner.predict(video, visible, states, known).tokens_BtD
+            columns.append((prediction - wanted).abs().mean((1, 2)))
+            if share == 0.0:
+                columns += [(prediction - own).abs().mean((1, 2)), (prediction - wanted).square().mean((1, 2))]
+    if counts:
+        spread.add(tokens.flatten(0, 1))
+    return torch.stack(columns, dim=1)
+
+
+class Spread:
+    """Mean and moments of tokens, added up batch after batch: the tokens of all validation clips need not be kept."""
+
+    def __init__(self, width: int, device: torch.device) -> None:
+        self.count = torch.zeros((), dtype=torch.float64, device=device)
+        self.sum_D = torch.zeros(width, dtype=torch.float64, device=device)
+        self.moments_DD = torch.zeros(width, width, dtype=torch.float64, device=device)
+
+    def add(self, tokens_nD: Tensor) -> None:
+        tokens = tokens_nD.double()
+        self.count += len(tokens)
+        self.sum_D += tokens.sum(0)
+        self.moments_DD += tokens.T @ tokens
+
+    def shared(self, peers: Peers) -> Spread:
+        """That of all peers' tokens."""
+        self.count, self.sum_D, self.moments_DD = (peers.sum(x) for x in (self.count, self.sum_D, self.moments_DD))
+        return self
+
+    def _centred(self) -> Tensor:
+        return self.moments_DD - torch.outer(self.sum_D, self.sum_D) / self.count
+
+    def variance(self) -> float:
+        """Mean over dimensions."""
+        return float(self._centred().diagonal().mean() / (self.count - 1))
+
+    def rank_me(self) -> float:
+        """RankMe (Garrido et al. 2023): exponential of the entropy of the singular values; at most D.
+
+        Squared singular values of the centred tokens are the eigenvalues of their moments.
+        """
+        values = torch.linalg.eigvalsh(self._centred()).clamp(min=0).sqrt()
+        share = values / values.sum().clamp_min(1e-12) + 1e-12
+        return float(torch.exp(-(share * share.log()).sum()))
 
 
 def _visible(learner: Learner, batch: Batch, video: Tensor, hidden: float, replication: int) -> Tensor | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -31,36 +33,44 @@ def train(
     """Adapt a pretrained backbone to a corpus with one method; all methods run under one protocol.
 
     Example:  [bold]factorjepa train out --out runs/factorjepa --method factorjepa updates=200[/bold]
+    On 8 GPUs:  [bold]torchrun --nproc-per-node 8 -m factorjepa train out --out runs/a[/bold]
     """
-    import torch
+    with quitting():  # nothing is begun that would have to be finished
+        from ..config import resolve
+        from ..training.engine import Engine
+        from ..training.parallel import Processes
+        from ..training.run import CONFIG, RunDirectory
+        from ..training.settings import TrainSettings
 
-    from ..config import resolve
-    from ..training.engine import Engine
-    from ..training.run import CONFIG, RunDirectory
-    from ..training.settings import TrainSettings
-
-    folder = RunDirectory(out)
-    folder.refuse_taken(resume)
-    begun = out / CONFIG if resume and folder.steps() else None  # a resumed run's own settings, unless told otherwise
-    settings = resolve(
-        TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed,
-        trunk_cache=str(trunk_cache) if trunk_cache else None,
-    )  # fmt: skip
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    engine = Engine(settings, place)
-    if engine.trunk is not None:
-        error_console.print(str(engine.trunk), highlight=False, soft_wrap=True)
-    with stopping(engine.stop), training_progress(engine.method.title) as progress:
-        finished = engine.run(out, resume, progress)
-    found = finished.validation
-    console.print(
-        f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}, "
-        f"mask-ratio slope {found.slope:.4f}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    with Processes.started(device) as processes:
+        with quitting():
+            folder = RunDirectory(out)
+            processes.by_first(lambda: folder.refuse_taken(resume))
+            begun = out / CONFIG if resume and folder.steps() else None  # its own settings, unless told otherwise
+            settings = resolve(
+                TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed,
+                trunk_cache=str(trunk_cache) if trunk_cache else None,
+            )  # fmt: skip
+            engine = Engine(settings, processes.device, processes)
+        if processes.first and engine.trunk is not None:
+            error_console.print(str(engine.trunk), highlight=False, soft_wrap=True)
+        if processes.first:
+            with stopping(engine.stop), training_progress(engine.method.title) as progress:
+                finished = engine.run(out, resume, progress)
+        else:
+            with stopping(engine.stop, quiet=True):
+                finished = engine.run(out, resume)
+    if processes.first:
+        found = finished.validation
+        console.print(
+            f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}, "
+            f"mask-ratio slope {found.slope:.4f}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if finished.stopped:
+            console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
     if finished.stopped:
-        console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
         raise typer.Exit(143)
 
 
@@ -122,22 +132,41 @@ def budget(
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `stop` instead of interrupting; a second one interrupts."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def asked(number: int, frame: object) -> None:
-        stop()
-        error_console.print("stopping after this update; once more to stop at once", highlight=False)
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, asked)
+def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call `handle` meanwhile."""
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def quitting() -> contextlib.AbstractContextManager[None]:
+    """Ctrl-C and SIGTERM end the process at once and without a word.
+
+    For the time before a run has begun: an exception would be raised in the middle of an import, and be printed.
+    """
+    return _handling(lambda number, frame: os._exit(128 + number))
+
+
+def stopping(stop: Callable[[], None], quiet: bool = False) -> contextlib.AbstractContextManager[None]:
+    """Ctrl-C and SIGTERM call `stop` instead of interrupting; a second one quits.
+
+    One that follows within a second is the same: torchrun passes on to its processes what the terminal sent them too.
+    """
+    first: list[float] = []
+
+    def asked(number: int, frame: object) -> None:
+        if first and time.monotonic() - first[0] > 1.0:
+            os._exit(128 + number)
+        if not first:
+            first.append(time.monotonic())
+            stop()
+            if not quiet:
+                error_console.print("stopping after this update; once more to stop at once", highlight=False)
+
+    return _handling(asked)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""What a predictor knows, measured against frozen evaluators: one pass over the clips feeds all diagnostics."""

@@ -1,0 +1,239 @@
+"""Runs in, `scores.parquet` out: each run goes through one pass over the clips, which feeds all diagnostics.
+
+OUT/scores.parquet                          every run that agrees with the evaluator
+OUT/parts/<backbone>-<method>-<seed>.parquet   one run; finished parts are not made again
+OUT/parts/<backbone>-<method>-<seed>.json      which weights they are of, and which scores are missing, and why
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..adaptation.prepare import count_trainable
+from ..config import dump
+from ..errors import DiagnosticsError, FactorJEPAError, ScoresError
+from ..scores import DiagnosticInfo, RunInfo, Scores
+from ..storage import only_writer, remove_partials, write_text
+from ..training.restore import best_step, restore, settings_of
+from ..training.run import RunDirectory
+from ..training.settings import TrainSettings
+from .asks import Answers, Subject
+from .diagnostic import Diagnostic
+from .evaluator import Conditions, Evaluator
+from .registry import chosen
+from .settings import EvaluateSettings
+
+log = logging.getLogger(__name__)
+SCORES, PARTS = "scores.parquet", "parts"
+Progress = Callable[[int, int, str], object]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run to be evaluated."""
+
+    run: RunDirectory
+    settings: TrainSettings
+    conditions: Conditions
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.conditions.backbone, self.settings.method, self.settings.seed
+
+    @property
+    def name(self) -> str:
+        return re.sub(r"[^\w.]+", "_", self.conditions.backbone) + f"-{self.settings.method}-{self.settings.seed}"
+
+    def digest(self) -> str:
+        """Of the weights that are evaluated and of what they mean."""
+        step = best_step(self.run)
+        hashed = hashlib.blake2b(f"{step}\n{self.run.config}".encode(), digest_size=8)
+        with open(self.run.folder / "checkpoints" / f"step-{step:06d}" / "weights.safetensors", "rb") as opened:
+            while block := opened.read(1 << 24):
+                hashed.update(block)
+        return hashed.hexdigest()
+
+
+@dataclass
+class Evaluated:
+    """What an evaluation made."""
+
+    scores: Scores
+    path: Path
+    again: list[str] = field(default_factory=list)  # runs whose finished part was kept
+    failed: dict[str, str] = field(default_factory=dict)  # run -> why it has no scores
+    missing: dict[str, dict[str, int]] = field(default_factory=dict)  # run -> "diagnostic: reason" -> clips
+
+
+def evaluate(
+    runs: Sequence[Path],
+    out: Path,
+    settings: EvaluateSettings,
+    device: torch.device,
+    data: Path | None = None,
+    targets: Path | None = None,
+    progress: Progress | None = None,
+) -> Evaluated:
+    """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores."""
+    entries = _entries(runs, data, targets)
+    diagnostics = chosen(settings.diagnostics)
+    infos = {one.info.name: one.info for one in diagnostics}
+    parts: list[Scores] = []
+    made = Evaluated(Scores.of_rows([], infos, {}, []), out / SCORES)
+    with only_writer(out, "evaluating"):
+        remove_partials(out)
+        done = 0
+        for conditions in dict.fromkeys(entry.conditions for entry in entries):
+            group = [entry for entry in entries if entry.conditions == conditions]
+            needs_packets = any(entry.settings.resolved_method().reads_states for entry in group)
+            evaluator = Evaluator(conditions, settings, device, needs_packets)
+            identity = evaluator.identity()
+            for entry in group:
+                folder = str(entry.run.folder)
+                start = done
+                try:
+                    digest = entry.digest()
+                    part = _finished(out, entry, digest, identity, infos)
+                    if part is not None:
+                        made.again.append(folder)
+                    else:
+                        total = len(evaluator) * len(entries)
+
+                        def told(clips: int, start: int = start, total: int = total, note: str = entry.name) -> None:
+                            if progress is not None:
+                                progress(start + clips, total, note)
+
+                        part, missing = _measure(entry, evaluator, identity, diagnostics, device, told)
+                        made.missing[folder] = missing
+                        _write(out, entry, digest, part, missing)
+                    parts.append(part)
+                except FactorJEPAError as error:
+                    made.failed[folder] = str(error)
+                done = start + len(evaluator)
+        if not parts:
+            raise DiagnosticsError(
+                "no run could be evaluated:\n" + "\n".join(f"{run}: {why}" for run, why in made.failed.items())
+            )
+        parts += _others(out, entries, parts[0])
+        made.scores = Scores.joined(parts)
+        made.scores.write(made.path)
+    return made
+
+
+def run_pass(
+    subject: Subject, evaluator: Evaluator, diagnostics: Sequence[Diagnostic], told: Callable[[int], object]
+) -> None:
+    """Show the model every batch of every part once. What several diagnostics ask is answered once."""
+    seen = 0
+    for scenes in evaluator.parts:
+        asks = {one: list(one.asks(scenes.part)) for one in diagnostics}
+        interested = [one for one in diagnostics if asks[one]]
+        for scene in scenes if interested else ():
+            answers = Answers(subject, scene, (ask for one in interested for ask in asks[one]))
+            for one in interested:
+                one.see(scenes.part, scene, answers)
+            seen += len(scene)
+            told(seen)
+    for one in diagnostics:
+        one.finish()
+
+
+def _entries(runs: Sequence[Path], data: Path | None, targets: Path | None) -> list[Entry]:
+    entries: list[Entry] = []
+    for folder in runs:
+        run = RunDirectory.existing(folder)
+        settings = settings_of(run)
+        entry = Entry(run, settings, Conditions.of(settings, data, targets))
+        for other in entries:
+            if other.key == entry.key:
+                raise DiagnosticsError(
+                    f"{other.run.folder} and {folder} are both {entry.settings.method} with seed {entry.settings.seed} "
+                    f"of {entry.conditions.backbone}: scores could not tell them apart. Evaluate them into different "
+                    "folders, or train one with another seed"
+                )
+        entries.append(entry)
+    corpora = sorted({entry.conditions.data for entry in entries})
+    if len(corpora) > 1:
+        raise DiagnosticsError(
+            f"the runs were trained on different corpora ({', '.join(corpora)}): say with --data on which clips all "
+            "are to be measured"
+        )
+    return entries
+
+
+def _measure(
+    entry: Entry,
+    evaluator: Evaluator,
+    identity: dict[str, str],
+    diagnostics: Sequence[type[Diagnostic]],
+    device: torch.device,
+    told: Callable[[int], object],
+) -> tuple[Scores, dict[str, int]]:
+    restored = restore(entry.run, device)
+    measures = [one(evaluator.settings) for one in diagnostics]
+    run_pass(Subject(restored.learner, evaluator.precision), evaluator, measures, told)
+    backbone, method, seed = entry.key
+    rows: list[dict[str, Any]] = [
+        {
+            "backbone": backbone, "method": method, "seed": seed, "city": found.clip.city, "source": found.clip.source,
+            "clip_id": found.clip.clip_id, "diagnostic": one.info.name, "variant": found.variant, "value": found.value,
+        }
+        for one in measures for found in one.found
+    ]  # fmt: skip
+    missing = {f"{one.info.name}: {why}": len(clips) for one in measures for why, clips in one.missing.items()}
+    learner, trained = restored.learner, [r["seconds"] for r in entry.run.metrics() if "seconds" in r]
+    info = RunInfo(
+        backbone=backbone, method=method, seed=seed, title=learner.method.title, family=learner.method.family,
+        trainable=count_trainable(learner.spec, learner.method, learner.scope), run=entry.run.folder.name,
+        config=dump(entry.settings), step=restored.step, seconds=sum(trained) if trained else None,
+    )  # fmt: skip
+    return Scores.of_rows(rows, {one.info.name: one.info for one in diagnostics}, identity, [info]), missing
+
+
+def _finished(
+    out: Path, entry: Entry, digest: str, identity: dict[str, str], infos: dict[str, DiagnosticInfo]
+) -> Scores | None:
+    """The run's part, if it is of these weights, this evaluator and these diagnostics."""
+    path, about = _part(out, entry.name)
+    try:
+        if json.loads(about.read_text(encoding="utf-8"))["weights"] != digest:
+            return None
+        part = Scores.read(path)
+    except (OSError, ValueError, KeyError, ScoresError):
+        return None
+    return part if part.evaluator == identity and part.diagnostics == infos else None
+
+
+def _write(out: Path, entry: Entry, digest: str, part: Scores, missing: dict[str, int]) -> None:
+    path, about = _part(out, entry.name)
+    part.write(path)
+    write_text(about, json.dumps({"weights": digest, "run": str(entry.run.folder), "missing": missing}, indent=1))
+
+
+def _others(out: Path, entries: Sequence[Entry], like: Scores) -> list[Scores]:
+    """Parts of runs evaluated before, if by the same evaluator."""
+    here = {entry.name for entry in entries}
+    found = []
+    for path in sorted((out / PARTS).glob("*.parquet")):
+        if path.stem in here:
+            continue
+        part = Scores.read(path)
+        try:
+            Scores.joined([like, part])
+            found.append(part)
+        except ScoresError as error:
+            log.warning("%s is left out of %s: %s", path.name, SCORES, error)
+    return found
+
+
+def _part(out: Path, name: str) -> tuple[Path, Path]:
+    return out / PARTS / f"{name}.parquet", out / PARTS / f"{name}.json"

@@ -1,0 +1,211 @@
+"""The frozen side of an evaluation: which clips, in which windows, with which labels. It knows no method."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import __version__
+from ..config import Settings
+from ..corpus.access import AuditClips, ClipSet, Corpus, EvaluationClips, TrainingClips
+from ..corpus.loader import Batch, EvaluationLoader, Loader
+from ..corpus.windows import WindowSpec
+from ..errors import CorpusError, TeacherError
+from ..scores import ENCODER
+from ..teacher.cache import PacketCache, Packets
+from ..training.origin import open_backbone
+from ..training.settings import TrainSettings
+from ..world import ClipTruth
+from .diagnostic import Part, Role
+from .reference import Precision, Reference
+from .resimulation import Worlds
+from .scene import Known, Scene
+from .settings import EvaluateSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a run was trained under and must be evaluated under. Runs that share them share an evaluator."""
+
+    data: str
+    targets: str
+    arch: str
+    weights: str | None
+    window: WindowSpec
+    context: int
+
+    @classmethod
+    def of(cls, settings: TrainSettings, data: Path | None, targets: Path | None) -> Conditions:
+        """Of a run; another corpus or other packets may stand in for its own."""
+        corpus = str(data or settings.data)
+        own = settings.targets if data is None else None
+        return cls(
+            corpus, str(targets or own or Path(corpus) / "targets"), settings.arch, settings.weights, settings.window,
+            settings.context,
+        )  # fmt: skip
+
+    @property
+    def backbone(self) -> str:
+        return Path(str(self.weights)).stem if self.arch == "file" else self.arch
+
+
+class Scenes:
+    """The batches of one part, in a fixed order; kept while there is room, made again where there is not."""
+
+    def __init__(
+        self, part: Part, clips: ClipSet, load: Callable[[], Iterator[Batch]], know: Callable[[Batch], Known],
+        reference: Reference, settings: EvaluateSettings,
+    ) -> None:  # fmt: skip
+        self.part, self.clips = part, clips
+        self._load, self._know, self._reference, self._settings = load, know, reference, settings
+        self._kept: list[Scene] = []
+        self._whole = False
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __iter__(self) -> Iterator[Scene]:
+        if self._whole:
+            yield from self._kept
+            return
+        self._kept, room = [], self._settings.memory_gb * 1e9
+        for batch in self._load():
+            scene = Scene(batch, self._know(batch), self._reference, self._settings)
+            yield scene
+            room -= scene.nbytes()
+            if room > 0:
+                self._kept.append(scene)
+        self._whole = room > 0
+        if not self._whole:
+            self._kept = []
+
+
+class Evaluator:
+    """Parts `fit`, `choose` and `measure`, and who it is: `identity` is stored with the scores."""
+
+    def __init__(
+        self, conditions: Conditions, settings: EvaluateSettings, device: torch.device, needs_packets: bool
+    ) -> None:
+        self.conditions, self.settings = conditions, settings
+        use = device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
+        self.precision = Precision(device, use)
+        backbone = open_backbone(conditions.arch, conditions.weights, device)
+        self.reference = Reference(backbone, conditions.context, self.precision)
+        corpus = Corpus.open(Path(conditions.data))
+        measured: EvaluationClips = corpus.audit() if settings.split == "audit" else corpus.evaluation(settings.split)
+        if settings.clips is not None:
+            measured = measured.subset(min(settings.clips, len(measured)), seed=0)
+        fit, choose = corpus.training(), corpus.validation()
+        fit = fit.subset(min(settings.probes.fit_clips, len(fit)), seed=0)
+        choose = choose.subset(min(settings.probes.choose_clips, len(choose)), seed=0)
+        sets: dict[Role, ClipSet] = {"fit": fit, "choose": choose, "measure": measured}
+        self._cache, packets = self._packets(sets, needs_packets)
+        self.parts = [self._scenes(role, clips, packets.get(role)) for role, clips in sets.items()]
+
+    def __len__(self) -> int:
+        """Clips that one run is shown."""
+        return sum(len(scenes) for scenes in self.parts)
+
+    def identity(self) -> dict[str, str]:
+        """Every choice that a value depends on and a method must not. Tables of different identities do not join."""
+        settings, conditions = self.settings, self.conditions
+        sections = {"masks": settings.masks, "interventions": settings.interventions, "motion": settings.motion,
+                    "probes": settings.probes}  # fmt: skip
+        clips = {f"{scenes.part.role} clips": _digest_of(scenes.clips) for scenes in self.parts}
+        return {
+            "version": __version__,
+            f"{ENCODER}{conditions.backbone}": self.reference.digest(),
+            "window": _text({**conditions.window.model_dump(), "context": conditions.context,
+                             "replication": settings.replication}),
+            "split": settings.split,
+            **clips,
+            **{name: _text(section) for name, section in sections.items()},
+            "packets": f"{self._cache.header['digest']} ({self._cache.teacher})" if self._cache else "none",
+            "truth": str(any(scenes.part.truth for scenes in self.parts)),
+            "precision": "bf16" if self.precision.bf16 else "fp32",
+        }  # fmt: skip
+
+    def _packets(
+        self, sets: dict[Role, ClipSet], needed: bool
+    ) -> tuple[PacketCache | None, dict[Role, Packets[ClipSet]]]:
+        """Packets of all parts or of none: where no run reads them, a folder that lacks some is passed over."""
+        conditions = self.conditions
+        try:
+            cache = PacketCache.open(Path(conditions.targets))
+            made, window = cache.settings, conditions.window
+            asked = (window.frames, window.fps, conditions.context)
+            if (made.frames, made.fps, made.context) != asked:
+                raise TeacherError(
+                    f"{cache.folder}: packets are of {made.frames} frames at {made.fps:g} fps, {made.context} of them "
+                    f"context; the runs see {asked[0]} at {asked[1]:g} fps, {asked[2]} of them context"
+                )
+            return cache, {
+                role: cache.packets(clips, self.settings.replication).verify() for role, clips in sets.items()
+            }
+        except TeacherError as error:
+            if needed:
+                raise TeacherError(
+                    f"{error}\nA run reads object states, which come from packets of training, validation and "
+                    f"{self.settings.split} clips. Of the {self.settings.split} clips only the evidence in the context "
+                    "is shown to it, never a target"
+                ) from None
+            log.warning("no teacher-relative scores: %s", error)
+            return None, {}
+
+    def _scenes(self, role: Role, clips: ClipSet, packets: Packets[ClipSet] | None) -> Scenes:
+        truthful = clips if isinstance(clips, AuditClips) and _has_truth(clips) else None
+        worlds = Worlds.beside(Path(self.conditions.data)) if truthful is not None else None
+
+        def know(batch: Batch) -> Known:
+            teacher = packets.for_batch(batch) if packets is not None else None
+            own = [packets.of(clip) for clip in batch.clips] if packets is not None else None
+            truths = None
+            if truthful is not None:
+                truths = [ClipTruth.from_bytes(truthful.truth(c), f"clip {c.clip_id!r}") for c in batch.clips]
+            return Known(teacher, own, truths, [worlds.of(clip) for clip in batch.clips] if worlds else None)
+
+        part = Part(role, packets is not None, truthful is not None, worlds is not None)
+        return Scenes(part, clips, lambda: self._batches(clips), know, self.reference, self.settings)
+
+    def _batches(self, clips: ClipSet) -> Iterator[Batch]:
+        settings, conditions = self.settings, self.conditions
+        if isinstance(clips, EvaluationClips):
+            yield from EvaluationLoader(
+                clips, conditions.window, settings.batch, settings.workers, replication=settings.replication
+            )
+            return
+        assert isinstance(clips, TrainingClips)
+        whole = len(clips) // settings.batch * settings.batch  # a training loader leaves out what fills no batch
+        pieces = [(clips[:whole], settings.batch)] if whole else []
+        if whole < len(clips):
+            pieces.append((clips[whole:], len(clips) - whole))
+        for some, size in pieces:
+            yield from Loader(
+                some, conditions.window, size, 0, settings.workers, replication=settings.replication, shuffle=False
+            )
+
+
+def _has_truth(clips: AuditClips) -> bool:
+    try:
+        clips.truth(clips[0])
+    except CorpusError:
+        return False
+    return True
+
+
+def _digest_of(clips: ClipSet) -> str:
+    ids = hashlib.blake2b("\n".join(clip.clip_id for clip in clips).encode(), digest_size=8)
+    return f"{len(clips)}, {ids.hexdigest()}"
+
+
+def _text(section: Settings | dict[str, Any]) -> str:
+    return json.dumps(section.model_dump(mode="json") if isinstance(section, Settings) else section)

@@ -1,0 +1,35 @@
+"""Every diagnostic in the order of the paper's registry. What each is stands in its own file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from ..errors import DiagnosticsError
+from .depth import Depth, TrueDepth
+from .diagnostic import Diagnostic
+from .future import FutureL1, FutureMSE
+from .intervention_l1 import InterventionL1
+from .leakage import Leakage, TrueLeakage
+from .mask_slope import MaskSlope
+from .motion_cosine import MotionCosine
+from .position_readout import PositionReadout
+
+DIAGNOSTICS: tuple[type[Diagnostic], ...] = (
+    FutureL1, FutureMSE, InterventionL1, MaskSlope, MotionCosine,
+    PositionReadout,
+    Leakage, TrueLeakage, Depth, TrueDepth,
+)  # fmt: skip
+
+
+def chosen(names: Sequence[str] | None) -> tuple[type[Diagnostic], ...]:
+    """The diagnostics of these names, in the registry's order; None: all."""
+    if names is None:
+        return DIAGNOSTICS
+    known = [one.info.name for one in DIAGNOSTICS]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise DiagnosticsError(f"there is no diagnostic {name!r}{hint}; `factorjepa diagnostics` lists them")
+    return tuple(one for one in DIAGNOSTICS if one.info.name in names)

@@ -1,0 +1,102 @@
+"""Verbs that measure: `evaluate`, `diagnostics`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from ..terminal import console, counting, error_console
+from ..words import counted
+
+if TYPE_CHECKING:
+    from ..scores import Scores
+
+
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(help="Folder for scores.parquet and its parts.")],
+    split: Annotated[str, typer.Option(help="test, audit or validation.")] = "test",
+    clips: Annotated[int | None, typer.Option(help="A stratified subset of at most this many clips.", min=1)] = None,
+    batch: Annotated[int | None, typer.Option(help="Clips at a time.", min=1)] = None,
+    data: Annotated[Path | None, typer.Option(help="Another corpus than the one the runs were trained on.")] = None,
+    targets: Annotated[Path | None, typer.Option(help="Its packets (default: targets/ in it).")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. masks.realisations=4; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+) -> None:
+    """Measure runs with every diagnostic, in one pass over the clips. Run it again to finish or to add runs.
+
+    Runs that read object states need packets of the evaluated clips: factorjepa targets DATA --split test.
+
+    Example:  [bold]factorjepa evaluate runs/frozen runs/factorjepa --out scores --split audit[/bold]
+    """
+    import torch
+
+    from ..config import resolve
+    from ..diagnostics.evaluation import evaluate as measure
+    from ..diagnostics.settings import EvaluateSettings
+
+    settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with counting("evaluating", "clip") as progress:
+        made = measure(runs, out, settings, place, data, targets, progress)
+    console.print(_summary(made.scores))
+    for run in made.again:
+        console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
+    reasons = {(what, count): None for missing in made.missing.values() for what, count in missing.items()}
+    for what, count in reasons:
+        runs_of = [Path(run).name for run, missing in made.missing.items() if missing.get(what) == count]
+        where = "" if len(runs_of) == len(made.missing) else f" in {', '.join(runs_of)}"
+        console.print(f"no score of {counted(count, 'clip')}{where}: {what}", soft_wrap=True, markup=False)
+    console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
+    if made.failed:
+        for run, why in made.failed.items():
+            error_console.print(f"not evaluated: {run}: {why}", highlight=False, soft_wrap=True, markup=False)
+        raise typer.Exit(1)
+
+
+def diagnostics() -> None:
+    """Every diagnostic: what it is, which way is better, and which frozen evaluator it rests on.
+
+    Example:  [bold]factorjepa diagnostics[/bold]
+    """
+    from ..diagnostics.registry import DIAGNOSTICS
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for heading in ("diagnostic", "better", "what it is", "unit", "frozen evaluator"):
+        table.add_column(heading, no_wrap=heading == "diagnostic")
+    status = ""
+    for info in (one.info for one in DIAGNOSTICS):
+        if info.status != status:
+            status = info.status
+            table.add_row(f"[bold]{status}[/]", "", "", "", "")
+        table.add_row(info.name, info.direction, f"{info.title}: {info.formula}", info.unit, info.evaluator)
+    console.print(table)
+
+
+def _summary(scores: Scores) -> Table:
+    """Plain means of the headline variants over clips; intervals and contrasts are for the statistics."""
+    import numpy as np
+
+    columns = scores.columns()
+    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
+    table.add_column("")
+    for run in scores.runs:
+        table.add_column(f"{run.title}\nseed {run.seed}", justify="right")
+    for info in scores.diagnostics.values():
+        if info.reduction != "mean":
+            continue
+        cells = []
+        for run in scores.runs:
+            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name,
+                      "variant": info.headline}  # fmt: skip
+            mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
+            cells.append(f"{np.mean(columns['value'][mine]):.4f}" if mine.any() else "-")
+        arrow = "↓" if info.direction == "lower" else "↑"
+        table.add_row(f"{info.title} {arrow}", *cells)
+    return table

@@ -1,0 +1,186 @@
+"""What a model that knows the future, and one that knows nothing, must score; and that each is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from factorjepa.diagnostics import position_readout
+from factorjepa.diagnostics.asks import PLAIN, Answers, Predict, Predicted
+from factorjepa.diagnostics.depth import Depth
+from factorjepa.diagnostics.diagnostic import Diagnostic, Part
+from factorjepa.diagnostics.evaluation import run_pass
+from factorjepa.diagnostics.evaluator import Evaluator
+from factorjepa.diagnostics.leakage import Leakage
+from factorjepa.diagnostics.position_readout import PositionReadout, _agents
+from factorjepa.diagnostics.registry import DIAGNOSTICS
+from factorjepa.diagnostics.settings import EvaluateSettings
+from factorjepa.predictors import PerFactor
+from factorjepa.scores import DiagnosticInfo
+
+from .fakes import Fake, constant, means, oracle, subject
+
+Make = Callable[..., Evaluator]
+
+
+@pytest.fixture
+def scored(evaluator: Make) -> Callable[[Callable[[Evaluator], Fake]], dict[str, Diagnostic]]:
+    def score(model: Callable[[Evaluator], Fake]) -> dict[str, Diagnostic]:
+        side = evaluator()
+        measures = [one(side.settings) for one in DIAGNOSTICS]
+        run_pass(subject(model(side)), side, measures, lambda clips: None)
+        return {one.info.name: one for one in measures}
+
+    return score
+
+
+def test_who_knows_the_future_scores_best(scored: Any) -> None:
+    found = scored(oracle)
+    assert means(found["future_l1"])["pooled"] == 0 == means(found["future_mse"])["pooled"]
+    assert means(found["future_l1"])["agents"] == 0 == means(found["future_l1"])["own"]
+    intervention = means(found["intervention_l1"])
+    assert intervention["pooled"] == intervention["counterfactual"] == intervention["true_region_localised"] == 0
+    assert intervention["magnitude"] == pytest.approx(1, abs=0.05)
+    assert means(found["mask_slope"])["pooled"] == 0 == means(found["mask_slope"])["alt/auc"]
+
+
+def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluator: Make) -> None:
+    found = scored(constant)
+    size = torch.cat([scene.target().abs().mean((1, 2)) for scene in evaluator().parts[2]]).mean().item()
+    assert means(found["future_l1"])["pooled"] == pytest.approx(size, rel=1e-6)
+    assert means(found["mask_slope"])["hidden_0.9"] == pytest.approx(size, rel=1e-6)
+    assert means(found["mask_slope"])["pooled"] == pytest.approx(0, abs=1e-9)
+    intervention = means(found["intervention_l1"])
+    assert 0.9 < intervention["pooled"] < 1 > intervention["localised"] > 0.9
+    assert intervention["magnitude"] == 0
+    assert intervention["numerator"] == pytest.approx(intervention["denominator"])
+    assert means(found["motion_cosine"])["pooled"] == pytest.approx(0, abs=1e-6)
+    position = means(found["position_readout"])
+    assert position["still"] / 3 < position["pooled"] < 3 * position["still"]
+
+
+def test_what_several_diagnostics_ask_is_predicted_once(evaluator: Make) -> None:
+    side = evaluator(masks={"hidden": (0.0, 0.5), "realisations": 2})
+    model = constant(side)
+    measures = [one(side.settings) for one in DIAGNOSTICS]
+    run_pass(subject(model), side, measures, lambda clips: None)
+    expected = wanted = 0
+    for scenes in side.parts:
+        asks = [ask for one in measures for ask in one.asks(scenes.part) if isinstance(ask, Predict)]
+        batches = len(list(scenes))
+        expected, wanted = expected + batches * len(set(asks)), wanted + batches * len(asks)
+    assert model.calls == expected < wanted
+
+
+def test_an_evaluation_that_was_not_asked_for_is_refused(evaluator: Make) -> None:
+    side = evaluator(clips=1)
+    answers = Answers(subject(constant(side)), next(iter(side.parts[2])), [PLAIN])
+    with pytest.raises(KeyError, match="was not asked"):
+        answers[Predict(hidden=0.5)]
+
+
+class _Broken(Diagnostic):
+    info = DiagnosticInfo("broken", "", "", "lower", "", "secondary", "", "")
+
+    def asks(self, part: Part) -> tuple[Predict, ...]:
+        return (PLAIN,)
+
+    def see(self, part: Part, scene: Any, answers: Answers) -> None:
+        self.put(scene.clips, "pooled", torch.full((len(scene),), torch.nan), "there is nothing")
+
+
+def test_a_value_that_is_not_a_number_is_no_score_but_a_reason(evaluator: Make) -> None:
+    side = evaluator()
+    one = _Broken(side.settings)
+    run_pass(subject(constant(side)), side, [one], lambda clips: None)
+    assert not one.found
+    assert set(one.missing) == {"there is nothing"}
+
+
+def labelled(count: int, seed: int, width: int = 12) -> tuple[Any, dict[str, torch.Tensor]]:
+    """A scene of clips whose factors are independent random vectors."""
+    random = torch.Generator().manual_seed(seed)
+    factors = {name: torch.randn(count, width, generator=random) for name in PerFactor._fields}
+    teacher = SimpleNamespace(
+        retained_B3=torch.ones(count, 3, dtype=torch.bool), **{f"{name}_BW": value for name, value in factors.items()}
+    )
+    clips = tuple(SimpleNamespace(clip_id=f"{seed}/{number}") for number in range(count))
+    return SimpleNamespace(clips=clips, known=SimpleNamespace(teacher=teacher)), factors
+
+
+def shown(one: Diagnostic, predicted: Callable[[dict[str, torch.Tensor]], Predicted]) -> dict[str, float]:
+    for role, count, seed in (("fit", 150, 1), ("choose", 30, 2), ("measure", 30, 3)):
+        scene, factors = labelled(count, seed)
+        one.see(Part(role, True, False), scene, cast(Answers, {PLAIN: predicted(factors)}))  # type: ignore[arg-type]
+    one.finish()
+    return means(one)
+
+
+def test_channels_that_hold_their_own_factor_do_not_leak() -> None:
+    def clean(factors: dict[str, torch.Tensor]) -> Predicted:
+        channels = PerFactor(*(factors[name][:, None].repeat(1, 4, 1) for name in PerFactor._fields))
+        return Predicted(torch.zeros(1), channels)
+
+    found = shown(Leakage(EvaluateSettings()), clean)
+    for k in PerFactor._fields:
+        assert found[f"{k}->{k}"] < 0.01 * found[f"constant->{k}"]
+        for other in set(PerFactor._fields) - {k}:
+            assert found[f"{k}->{other}"] > 0.9 * found[f"constant->{other}"]
+
+
+def test_a_channel_that_holds_everything_leaks_everything() -> None:
+    def mixed(factors: dict[str, torch.Tensor]) -> Predicted:
+        everything = torch.cat([factors[name] for name in PerFactor._fields], dim=1)[:, None]
+        return Predicted(torch.zeros(1), PerFactor(everything, everything, everything))
+
+    found = shown(Leakage(EvaluateSettings()), mixed)
+    assert found["layout->agents"] == pytest.approx(found["agents->agents"])
+    assert found["layout->agents"] < 0.02 * found["constant->agents"]
+
+
+def test_depth_finds_the_block_where_a_factor_appears() -> None:
+    def layered(factors: dict[str, torch.Tensor]) -> Predicted:
+        noise = torch.randn(len(factors["layout"]), 12, generator=torch.Generator().manual_seed(9))
+        return Predicted(torch.zeros(1), None, torch.stack([noise, factors["layout"], factors["agents"]]))
+
+    found = shown(Depth(EvaluateSettings()), layered)
+
+    def explained(factor: str, block: int) -> float:
+        return 1 - found[f"error/{factor}/{block:02d}"] / found[f"total/{factor}/{block:02d}"]
+
+    assert explained("layout", 2) > 0.99
+    assert explained("agents", 3) > 0.99
+    assert max(explained("layout", 1), explained("agents", 2), explained("interactions", 3)) < 0.1
+
+
+def test_a_prediction_that_writes_down_where_agents_go_is_read(
+    evaluator: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apart(scene: Any, b: int) -> dict[int, Any]:
+        """Agents that share a token cannot be told apart: one of each."""
+        _, rows, columns = scene.grid
+        by_token = {(int(p[0] * columns), int(p[1] * rows)): (agent, rest) for agent, rest in
+                    _agents(scene, b).items() for p in rest[:1]}  # fmt: skip
+        return dict(by_token.values())
+
+    monkeypatch.setattr(position_readout, "_agents", apart)
+    side = evaluator()
+    knows, none = PositionReadout(side.settings), PositionReadout(side.settings)
+    scenes = side.parts[2]
+    for scene in scenes:
+        _, rows, columns = scene.grid
+        tokens = torch.zeros(len(scene), 2, rows, columns, 4)
+        for b in range(len(scene)):
+            for place, displacement, _ in apart(scene, b).values():
+                column, row = (int(np.clip(place[k] * columns, 0, columns - 1)) for k in (0, 1))
+                tokens[b, 1, row, column, :2] = torch.from_numpy(displacement)
+        for one, said in ((knows, tokens), (none, torch.zeros_like(tokens))):
+            one.see(scenes.part, scene, cast(Answers, {PLAIN: Predicted(said.flatten(1, 3))}))
+    knows.finish()
+    none.finish()
+    assert means(knows)["pooled"] < 0.3 * means(none)["pooled"]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .manifest import Clip, Manifest
+from .manifest import Clip, Manifest, listed
 from .splits import Split
 
 Group = TypeVar("Group", bound=str)
@@ -125,7 +125,7 @@ def _attributes(clips: Iterable[Clip]) -> tuple[dict[str, list[str]], dict[str, 
             if isinstance(value, bool):
                 words[name].append("yes" if value else "no")
             elif isinstance(value, str):
-                words[name].append(value)
+                words[name] += listed(value)
             elif math.isfinite(value):
                 numbers[name].append(float(value))
     return words, numbers

@@ -2,7 +2,7 @@
 
 Every clip is its own file; `path` is relative to the corpus folder, and second 0 of the file is `t_start` of the
 source video. Columns beyond the fixed ones are attributes (`scene_type`, `weather`, ...): strings, whole numbers,
-floats or booleans, null where a clip does not have one.
+floats or booleans, null where a clip does not have one. Text that lists several values has `; ` between them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .checks import report, row_problems
 from .splits import Split
 
 MANIFEST = "manifest.parquet"
+SEPARATOR = "; "
 Attribute = str | int | float | bool
 
 _COLUMNS = {
@@ -68,6 +69,11 @@ class Clip:
     @property
     def seconds(self) -> float:
         return self.t_end - self.t_start
+
+
+def listed(value: str) -> list[str]:
+    """The values of a text attribute that lists several: "pedestrian; pedal cycle"; none of an empty one."""
+    return [word for word in (part.strip() for part in value.split(SEPARATOR.strip())) if word]
 
 
 class Manifest(Sequence[Clip]):

@@ -32,9 +32,9 @@ from ..storage import only_writer, remove_partials, write_atomic, write_text
 from ..video import write_video
 from ..workers import begin_worker
 from ..world import WorldSettings, clips
-from ..world.measures import measure
+from ..world.measures import measure, superclasses_seen
 from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec, source_spec
-from .manifest import Clip, Manifest
+from .manifest import SEPARATOR, Clip, Manifest
 from .shards import TRUTH, sidecar_path
 from .splits import Source, Split, assign_splits
 
@@ -225,7 +225,8 @@ def _write_clip(out: Path, path: str, clip: SimulatedClip) -> None:
     write_atomic(truth, lambda temporary: temporary.write_bytes(annotated.to_bytes()))
     measures = {name: round(value, 5) for name, value in dataclasses.asdict(measure(annotated)).items()}
     files = {file.name: (file.stat().st_size, zlib.crc32(file.read_bytes())) for file in (video, truth)}
-    write_text(notes, json.dumps(clip.attributes() | measures | {_FILES: files}))
+    tags = {"taxonomy": SEPARATOR.join(superclasses_seen(annotated))}
+    write_text(notes, json.dumps(clip.attributes() | measures | tags | {_FILES: files}))
 
 
 def _row(spec: ClipSpec, world: WorldSettings, split: Split, attributes: dict[str, Any]) -> Clip:

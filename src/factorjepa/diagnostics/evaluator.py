@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ..training.origin import open_backbone
 from ..training.settings import TrainSettings
 from ..world import ClipTruth
 from .diagnostic import Part, Role
+from .labels import action_of, tags_of
 from .reference import Precision, Reference
 from .resimulation import Worlds
 from .scene import Known, Scene
@@ -119,7 +120,8 @@ class Evaluator:
         """Every choice that a value depends on and a method must not. Tables of different identities do not join."""
         settings, conditions = self.settings, self.conditions
         sections = {"masks": settings.masks, "interventions": settings.interventions, "motion": settings.motion,
-                    "probes": settings.probes}  # fmt: skip
+                    "probes": settings.probes, "actions": settings.actions, "rollout": settings.rollout,
+                    "pace": settings.pace}  # fmt: skip
         clips = {f"{scenes.part.role} clips": _digest_of(scenes.clips) for scenes in self.parts}
         return {
             "version": __version__,
@@ -129,6 +131,7 @@ class Evaluator:
             "split": settings.split,
             **clips,
             **{name: _text(section) for name, section in sections.items()},
+            "labels": _labels_of([scenes.clips for scenes in self.parts]),
             "packets": f"{self._cache.header['digest']} ({self._cache.teacher})" if self._cache else "none",
             "truth": str(any(scenes.part.truth for scenes in self.parts)),
             "precision": "bf16" if self.precision.bf16 else "fp32",
@@ -205,6 +208,12 @@ def _has_truth(clips: AuditClips) -> bool:
 def _digest_of(clips: ClipSet) -> str:
     ids = hashlib.blake2b("\n".join(clip.clip_id for clip in clips).encode(), digest_size=8)
     return f"{len(clips)}, {ids.hexdigest()}"
+
+
+def _labels_of(sets: Sequence[ClipSet]) -> str:
+    """Of the labels in the manifest that diagnostics read."""
+    labels = [(clip.clip_id, action_of(clip), tags_of(clip)) for clips in sets for clip in clips]
+    return hashlib.blake2b(json.dumps(labels).encode(), digest_size=8).hexdigest()
 
 
 def _text(section: Settings | dict[str, Any]) -> str:

@@ -40,9 +40,9 @@ class Reference:
         return self.context // self.spec.tubelet, rows, columns
 
     @torch.no_grad()
-    def future(self, video: Tensor) -> Tensor:
-        """`Y*` of the whole clip's future tubelets, float32 on the CPU."""
-        target = future_split(self.grid(video), self.context // self.spec.tubelet).target
+    def future(self, video: Tensor, early: int = 0) -> Tensor:
+        """`Y*` of the whole clip's future tubelets and of `early` ones before them, float32 on the CPU."""
+        target = future_split(self.grid(video), self.context // self.spec.tubelet - early).target
         with self.precision():
             tokens = self.encoder(video.to(self.precision.device))
         rows = gather_tokens(tokens, target.to(tokens.device).expand(len(video), -1))

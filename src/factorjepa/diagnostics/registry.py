@@ -6,17 +6,26 @@ import difflib
 from collections.abc import Sequence
 
 from ..errors import DiagnosticsError
+from .action import ActionTop1
+from .correspondence import CycleBack, KendallTau
 from .depth import Depth, TrueDepth
 from .diagnostic import Diagnostic
+from .frame_order import FrameOrder
 from .future import FutureL1, FutureMSE
 from .intervention_l1 import InterventionL1
 from .leakage import Leakage, TrueLeakage
 from .mask_slope import MaskSlope
 from .motion_cosine import MotionCosine
 from .position_readout import PositionReadout
+from .stability import ExposureGap, HorizonDecay, RolloutDrift
+from .taxonomy_f1 import TaxonomyF1
+from .transformations import ArrowOfTime, PlaybackPace, TemporalOrder
 
 DIAGNOSTICS: tuple[type[Diagnostic], ...] = (
     FutureL1, FutureMSE, InterventionL1, MaskSlope, MotionCosine,
+    ActionTop1, TaxonomyF1,
+    RolloutDrift, HorizonDecay, ExposureGap,
+    FrameOrder, ArrowOfTime, TemporalOrder, PlaybackPace, CycleBack, KendallTau,
     PositionReadout,
     Leakage, TrueLeakage, Depth, TrueDepth,
 )  # fmt: skip

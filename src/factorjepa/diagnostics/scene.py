@@ -49,7 +49,7 @@ class Scene:
         self.times_BT = batch.times.numpy()
         self.frames_BTHW3 = denormalise(batch.video.numpy())
         self.known, self.reference, self.settings = known, reference, settings
-        self._targets: dict[View, Tensor] = {}
+        self._targets: dict[tuple[View, int], Tensor] = {}
         self._kept: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
@@ -59,11 +59,14 @@ class Scene:
         """`float32 [B, 3, T, H, W]`, as the networks see it."""
         return torch.from_numpy(np.stack([normalise(frames) for frames in view.frames(self)]))
 
-    def target(self, view: View = ORIGINAL) -> Tensor:
-        """`Y*` of a view by the frozen encoder, `[B, t, D]` on the CPU; computed once."""
-        if view not in self._targets:
-            self._targets[view] = self.reference.future(self.video(view))
-        return self._targets[view]
+    def target(self, view: View = ORIGINAL, early: int = 0) -> Tensor:
+        """`Y*` of a view by the frozen encoder, `[B, t, D]` on the CPU; computed once.
+
+        `early` counts tubelets of the context that are included.
+        """
+        if (view, early) not in self._targets:
+            self._targets[view, early] = self.reference.future(self.video(view), early)
+        return self._targets[view, early]
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, made once for all runs: flow, regions, labels. Small things only."""

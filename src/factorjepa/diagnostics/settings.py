@@ -56,6 +56,32 @@ class ProbeSettings(Settings):
     grid: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)  # lambda, per clip, features standardised
 
 
+class ActionSettings(Settings):
+    """Actions of clips whose manifest names none: classes of motion in the future, equally frequent in training."""
+
+    classes: int = Field(default=4, ge=2)
+
+
+class RolloutSettings(Settings):
+    """Autoregressive prediction: it begins before the context's end, so that there are truths to be measured with."""
+
+    early: int = Field(default=2, ge=1)  # tubelets of the context that a rollout must predict itself
+    strength: float = Field(default=1e-3, gt=0)  # lambda of the ridge that turns predictions into context tokens
+
+
+class PaceSettings(Settings):
+    """Playback pace: how many times faster than it was the context is shown."""
+
+    paces: tuple[int, ...] = (1, 2, 3)
+
+    @field_validator("paces")
+    @classmethod
+    def _classes(cls, paces: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(paces)) != len(paces) or len(paces) < 2 or min(paces) < 1:
+            raise ValueError("paces must be two or more different whole numbers, 1 or more")
+        return paces
+
+
 class EvaluateSettings(Settings):
     """One evaluation. Runs are comparable only if all of this is equal; see `Evaluator.identity`."""
 
@@ -67,6 +93,9 @@ class EvaluateSettings(Settings):
     interventions: InterventionSettings = InterventionSettings()
     motion: MotionSettings = MotionSettings()
     probes: ProbeSettings = ProbeSettings()
+    actions: ActionSettings = ActionSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    pace: PaceSettings = PaceSettings()
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     batch: int = Field(default=8, ge=1)  # clips at a time; changes no number beyond rounding
     workers: int = Field(default=0, ge=0)  # processes that decode

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .taxonomy import KINDS, SUPERCLASSES
+from .taxonomy import KINDS, SUPERCLASSES, Superclass
 from .truth import ClipTruth
 
 SMALLEST_SHARE = 0.001  # of the frame that an agent must show to count
@@ -61,6 +61,15 @@ def measure(truth: ClipTruth, every: int = 3) -> ClipMeasures:
         counterfactual_degree=active / seconds / present,
         displaced=float(np.mean(known > 0.5)) if known.size else 0.0,
     )
+
+
+def superclasses_seen(truth: ClipTruth, every: int = 3) -> list[Superclass]:
+    """Superclasses of the agents that show enough to count in some frame, in the taxonomy's order."""
+    frames = [truth.observations(frame) for frame in range(0, truth.frames, every)]
+    large = [rows[truth.visible_pixels[rows] >= SMALLEST_SHARE * truth.size * truth.size] for rows in frames]
+    kinds = {str(truth.agent_kinds[agent]) for rows in large for agent in truth.agent[rows]}
+    seen = {KINDS[kind].superclass for kind in kinds}
+    return [superclass for superclass in SUPERCLASSES if superclass in seen]
 
 
 def _degree(truth: ClipTruth, rows: np.ndarray) -> float:

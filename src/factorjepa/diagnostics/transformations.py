@@ -1,0 +1,104 @@
+"""Arrow of time, temporal order, playback pace: whether a probe reads from the prediction what was done to the context
+(appendix D, "Order and pace sensitivity").
+
+Every clip is shown in every class, so that who knows nothing is right in one of K.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..scores import DiagnosticInfo
+from .asks import PLAIN, Answers, Ask, Predict, Predicted
+from .classifier import Classifier, indicators, pooled_tokens
+from .continuing import Paced
+from .diagnostic import Diagnostic, Part, Role
+from .pooled import Pool
+from .reordered import REVERSED, RIFFLED
+from .scene import Scene
+from .settings import EvaluateSettings
+
+_EVALUATOR = "fixed transformations of the context; ridge probe on indicators"
+_PROVENANCE = "labels are what was done; probe fitted on training, chosen on validation clips"
+
+
+class _Transformations(Diagnostic):
+    """Share of a clip's versions whose transformation the probe names."""
+
+    def __init__(self, settings: EvaluateSettings) -> None:
+        super().__init__(settings)
+        self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
+
+    @abstractmethod
+    def classes(self) -> Sequence[Ask[Predicted]]:
+        """The clip in each class."""
+
+    def asks(self, part: Part) -> Iterable[Ask[Any]]:
+        return self.classes()
+
+    def see(self, part: Part, scene: Scene, answers: Answers) -> None:
+        for number, ask in enumerate(self.classes()):
+            x = pooled_tokens(answers[ask].tokens_BtD, scene)
+            self._pools[part.role].add(scene.clips, x, np.full(len(scene), number))
+
+    def finish(self) -> None:
+        fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
+        is_fit, is_choose = (indicators(pool.y.astype(np.intp), len(self.classes())) for pool in (fit, choose))
+        probe = Classifier.fit(fit.x, is_fit, choose.x, is_choose, self.settings.probes.grid)
+        right: dict[Any, list[bool]] = {}
+        for clip, one in zip(measure.clips, (probe.top(measure.x) == measure.y).tolist(), strict=True):
+            right.setdefault(clip, []).append(one)
+        self.put(list(right), "pooled", [float(np.mean(of_clip)) for of_clip in right.values()])
+
+
+class ArrowOfTime(_Transformations):
+    info = DiagnosticInfo(
+        name="arrow_of_time",
+        title="Arrow of time",
+        formula="accuracy of W pool(Y_hat) at telling a context from the same one reversed; chance: 1/2",
+        direction="higher",
+        unit="accuracy, clip",
+        status="secondary",
+        evaluator=_EVALUATOR,
+        provenance=_PROVENANCE,
+    )
+
+    def classes(self) -> Sequence[Ask[Predicted]]:
+        return PLAIN, Predict(REVERSED)
+
+
+class TemporalOrder(_Transformations):
+    info = DiagnosticInfo(
+        name="temporal_order",
+        title="Temporal-order accuracy",
+        formula="accuracy of W pool(Y_hat) at telling a context from the same one riffled; chance: 1/2",
+        direction="higher",
+        unit="accuracy, clip",
+        status="secondary",
+        evaluator=_EVALUATOR,
+        provenance=_PROVENANCE,
+    )
+
+    def classes(self) -> Sequence[Ask[Predicted]]:
+        return PLAIN, Predict(RIFFLED)
+
+
+class PlaybackPace(_Transformations):
+    info = DiagnosticInfo(
+        name="playback_pace",
+        title="Playback-pace accuracy",
+        formula="accuracy of W pool(Y_hat) at telling at which of K paces the context is shown; chance: 1/K (K = 3)",
+        direction="higher",
+        unit="accuracy, clip",
+        status="secondary",
+        evaluator=_EVALUATOR,
+        provenance=f"{_PROVENANCE}; every 1st, 2nd or 3rd context frame, as many of each, up to the last",
+    )
+
+    def classes(self) -> Sequence[Ask[Predicted]]:
+        paces = self.settings.pace.paces
+        return [Paced(pace, max(paces)) for pace in paces]

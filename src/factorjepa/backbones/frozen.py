@@ -8,6 +8,7 @@ Shapes: B clips, T frames, S steps (tubelets or frames), N patches in raster ord
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,13 @@ from ..errors import BackboneError
 from ..pixels import normalise, resize_to_cover
 from .absolute import AbsoluteViT
 from .checkpoint import load
-from .dinov2 import PATCH, Dinov2
+from .dinov2 import PATCH, Dinov2, Dinov2Spec
 from .encoder import Encoder
-from .families import ENCODERS, Model, load_encoder
+from .families import ENCODERS, Model, Spec, load_encoder
 from .lejepa import Lejepa
 from .packaged import packaged_weights
 from .releases import release_of
-from .spec import names
+from .spec import BackboneSpec, names, resolve
 from .weights import weights_folder
 
 _DINOV2_SIDE = 16 * PATCH  # 224 px, as its publishers evaluate it
@@ -42,8 +43,14 @@ class FrozenEncoder:
         self.name, self.origin = name, origin
         self.model: nn.Module = model.eval().requires_grad_(False)
         self.dim = model.spec.dim
-        self.step, self.side = _step(model), _side(model)
+        self.step, self.side = _step(model), _pixels(model.spec)
+        self.patch = PATCH if isinstance(model, Dinov2) else model.spec.patch
         self._images = isinstance(model, Dinov2 | Lejepa) or (isinstance(model, AbsoluteViT) and model.spec.frames == 1)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches in a step."""
+        return self.side[0] // self.patch, self.side[1] // self.patch
 
     @property
     def device(self) -> torch.device:
@@ -82,6 +89,11 @@ def encoder_names() -> tuple[str, ...]:
     return (*names(), *ENCODERS)
 
 
+def side_of(arch: str) -> int:
+    """Pixels of the longer side of what an encoder sees."""
+    return max(_pixels(ENCODERS[arch] if arch in ENCODERS else resolve(_known(arch))))
+
+
 def open_encoder(
     arch: str,
     weights: Path | str | None = None,
@@ -94,14 +106,20 @@ def open_encoder(
     >>> open_encoder("nano").tokens(np.zeros((1, 16, 128, 128, 3), np.uint8)).shape
     torch.Size([1, 8, 256, 192])
     """
-    if arch not in encoder_names():
-        raise BackboneError(f"unknown encoder {arch!r}; known: {', '.join(encoder_names())}")
-    path = Path(weights) if weights is not None else _at_hand(arch)
-    if arch in ENCODERS:
+    path = Path(weights) if weights is not None else _at_hand(_known(arch))
+    if _known(arch) in ENCODERS:
         model = load_encoder(path, arch, device=device, dtype=dtype)
         return FrozenEncoder(arch, model, model.origin)
     backbone = load(path, arch, parts="encoder", device=device, dtype=dtype)
     return FrozenEncoder(arch, backbone.encoder, backbone.origin)
+
+
+def _known(arch: str) -> str:
+    if arch not in encoder_names():
+        near = difflib.get_close_matches(arch, encoder_names(), n=1, cutoff=0.5)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise BackboneError(f"unknown encoder {arch!r}{meant}; known: {', '.join(encoder_names())}")
+    return arch
 
 
 def _at_hand(arch: str) -> Path:
@@ -118,9 +136,9 @@ def _step(model: Encoder | Model) -> int:
     return model.spec.tubelet if isinstance(model, Encoder | AbsoluteViT) else 1
 
 
-def _side(model: Encoder | Model) -> tuple[int, int]:
-    """(height, width) in pixels."""
-    if isinstance(model, Encoder):
-        return model.spec.pixels
-    side = _DINOV2_SIDE if isinstance(model, Dinov2) else model.spec.side
+def _pixels(spec: BackboneSpec | Spec) -> tuple[int, int]:
+    """(height, width) of what the encoder sees."""
+    if isinstance(spec, BackboneSpec):
+        return spec.pixels
+    side = _DINOV2_SIDE if isinstance(spec, Dinov2Spec) else spec.side
     return side, side

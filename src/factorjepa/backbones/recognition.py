@@ -165,9 +165,9 @@ def _advice(weights: WeightsFile, arch: str | None) -> str:
             "These are the names of Hugging Face transformers, whose files are not read here: fetch the official one "
             "(`factorjepa weights list`)."
         )
-    from .families import fitting  # it compares keys with what is above
+    from .families import fitting as families_of  # it compares keys with what is above
 
-    if others := fitting(weights):
+    if others := families_of(weights):
         return f"It holds {' or '.join(others)}, an encoder to look through: `factorjepa scorecard` takes it."
     if weights.whole_numbers:
         return "Weights are floating point: the file was quantised, or is of another model."

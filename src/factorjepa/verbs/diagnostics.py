@@ -1,4 +1,4 @@
-"""Verbs that measure: `evaluate`, `diagnostics`."""
+"""Verbs that measure: `evaluate`, `scorecard`, `diagnostics`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,55 @@ def evaluate(
         for run, why in made.failed.items():
             error_console.print(f"not evaluated: {run}: {why}", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(1)
+
+
+def scorecard(
+    data: Annotated[Path, typer.Argument(help="A corpus.")],
+    encoder: Annotated[
+        list[str], typer.Option(help="An architecture, or ARCH=FILE with its weights; repeatable.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for scores.parquet and its parts.")],
+    split: Annotated[str, typer.Option(help="test, audit or validation.")] = "test",
+    clips: Annotated[int | None, typer.Option(help="A stratified subset of at most this many clips.", min=1)] = None,
+    batch: Annotated[int | None, typer.Option(help="Clips at a time.", min=1)] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Pixels at which clips are read (default: the largest of the encoders').", min=32)
+    ] = None,
+    context: Annotated[int, typer.Option(help="Frames that the encoders see, of the window's 16.", min=2)] = 12,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. probes.fit_clips=500; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+) -> None:
+    """What probes read from frozen encoders: motion, actions, agents, order. Run it again to finish or to add some.
+
+    nano comes with the package; others are fetched (`factorjepa weights list`) or given as ARCH=FILE.
+
+    Example:  [bold]factorjepa scorecard out --encoder nano --encoder dinov2_vits14=dinov2_vits14_pretrain.pth \
+    --out card[/bold]
+    """
+    import torch
+
+    from ..backbones.frozen import side_of
+    from ..config import resolve
+    from ..corpus.windows import WindowSpec
+    from ..diagnostics.scorecard import scorecard as score
+    from ..diagnostics.settings import EvaluateSettings
+
+    settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
+    pairs = [(arch, Path(file) if file else None) for arch, _, file in (one.partition("=") for one in encoder)]
+    window = WindowSpec(size=size or max(side_of(arch) for arch, _ in pairs))
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with counting("scoring", "clip") as progress:
+        made = score(data, pairs, out, settings, place, window, context, progress)
+    console.print(_summary(made.scores))
+    for arch in made.again:
+        console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
+    for arch, missing in made.missing.items():
+        for what, count in missing.items():
+            console.print(f"{arch}: no score of {counted(count, 'clip')}: {what}", soft_wrap=True, markup=False)
+    console.print(f"clips were read at {made.size} px", highlight=False)
+    console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
 
 
 def diagnostics() -> None:

@@ -82,10 +82,21 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "open_encoder", lambda arch, weights, **how: encoders[arch])
 
 
-def test_nano_is_scored_from_the_command_line(streets: Path, tmp_path: Path) -> None:
-    words = ["scorecard", str(streets), "--encoder", "nano", "--out", str(tmp_path), "--clips", "1", "--batch", "2"]
+def test_an_encoder_is_scored_from_the_command_line(
+    streets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = FrozenEncoder("nano", build(TINY).encoder, "a small one in its place")
+    asked: list[tuple[str, Path | None]] = []
+
+    def opened(arch: str, weights: Path | None, **how: object) -> FrozenEncoder:
+        asked.append((arch, weights))
+        return small
+
+    monkeypatch.setattr(module, "open_encoder", opened)
+    words = ["scorecard", str(streets), "--encoder", "nano=some.pt", "--out", str(tmp_path), "--clips", "1"]
     result = CliRunner().invoke(app, [*words, "--set", "probes.fit_clips=4", "--set", "probes.choose_clips=1"])
     assert result.exit_code == 0, result.output
+    assert asked == [("nano", Path("some.pt"))]
     assert "clips were read at 128 px" in result.output
     scores = Scores.read(tmp_path)
     assert scores.values("method") == ["frozen:nano"]
@@ -94,7 +105,7 @@ def test_nano_is_scored_from_the_command_line(streets: Path, tmp_path: Path) -> 
     for name, info in infos().items():
         mine = (columns["diagnostic"] == name) & (columns["variant"] == (info.headline or "tp/pedestrian"))
         assert len(columns["value"][mine]) == 1, name
-    assert "nano.safetensors" in scores.runs[0].run
+    assert scores.runs[0].run == "a small one in its place"
 
 
 @pytest.mark.usefixtures("made_up")

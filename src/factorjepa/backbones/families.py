@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import BackboneError
 from ..seeding import seed_of
+from ..words import counted
 from . import absolute, dinov2, lejepa
 from .absolute import AbsoluteSpec, AbsoluteViT
 from .dinov2 import Dinov2, Dinov2Spec
@@ -175,7 +176,7 @@ def _origin(weights: WeightsFile, spec: Spec) -> str:
     apart = [key for key in weights.shapes if not key.startswith((prefix, "predictor."))]
     apart += [key for key in weights.shapes if _left_out(key.removeprefix(prefix), spec)]
     taken = prefix.rstrip(".") if isinstance(spec, LejepaSpec) else weights.sources.get("encoder.", "encoder")
-    left_out = f" (left out: {len(apart)} keys that are not the encoder's, {apart[0]} first)" if apart else ""
+    left_out = f" (left out, not the encoder's: {counted(len(apart), 'key')}, {apart[0]} first)" if apart else ""
     return f"{weights.path.name}: {taken}{left_out}"
 
 

@@ -40,7 +40,7 @@ class Looker(Reference):
         """From now on."""
         if STEP % encoder.step:
             raise DiagnosticsError(f"{encoder.name}: its tubelets of {encoder.step} frames do not make steps of {STEP}")
-        self.frozen, self.encoder = encoder, encoder.model  # type: ignore[assignment]
+        self.frozen, self.encoder = encoder, encoder.model  # type: ignore[assignment]  # any encoder; for the digest
 
     def grid(self, video: Tensor) -> Grid:
         return video.shape[2] // STEP, *self.frozen.grid
@@ -62,7 +62,7 @@ class Looker(Reference):
 class Looked(Answers):
     """The encoder's tokens of what a method would have predicted from."""
 
-    def __init__(self, looker: Looker, scene: Scene, asks: Iterable[Ask[Any]]) -> None:
+    def __init__(self, looker: Looker, scene: Scene, asks: Iterable[Ask[Any]]) -> None:  # no subject answers
         self._answers = {ask: Predicted(looker.steps(_shown(ask, scene)).flatten(1, 2)) for ask in dict.fromkeys(asks)}
 
 

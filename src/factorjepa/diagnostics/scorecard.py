@@ -15,20 +15,19 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from .. import __version__
 from ..backbones.frozen import FrozenEncoder, open_encoder
-from ..corpus.access import Corpus
+from ..corpus.access import ClipSet, Corpus
 from ..corpus.windows import WindowSpec
 from ..errors import DiagnosticsError, ScoresError
 from ..scores import ENCODER, DiagnosticInfo, RunInfo, Scores
 from ..storage import only_writer, remove_partials
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
-from .diagnostic import Diagnostic, Found, Part
+from .diagnostic import Diagnostic, Found, Part, Role
 from .evaluator import Scenes
 from .looking import STEP, Looked, Looker, correspondence
 from .motion_cosine import MotionCosine
@@ -113,7 +112,7 @@ def scorecard(
         looker: Looker | None = None
         scenes: list[Scenes] = []
         for number, (arch, weights) in enumerate(encoders):
-            encoder = open_encoder(arch, weights, device=device, dtype=None if device.type == "cuda" else torch.float32)
+            encoder = open_encoder(arch, weights, device=device, dtype=torch.float32)
             if looker is None:
                 looker = Looker(encoder, context, precision)
                 scenes = [_scenes(role, clips, window, looker, settings) for role, clips in sets.items()]
@@ -149,7 +148,7 @@ def _check(encoders: Sequence[tuple[str, Path | None]], window: WindowSpec, cont
         )
 
 
-def _scenes(role: Any, clips: Any, window: WindowSpec, looker: Looker, settings: EvaluateSettings) -> Scenes:
+def _scenes(role: Role, clips: ClipSet, window: WindowSpec, looker: Looker, settings: EvaluateSettings) -> Scenes:
     part = Part(role, packets=False, truth=False)
     return Scenes(part, clips, lambda: batches(clips, window, settings), lambda batch: Known(), looker, settings)
 

@@ -22,7 +22,7 @@ import pytest
 from factorjepa.config import resolve
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
-from factorjepa.corpus.manifest import MANIFEST, Manifest
+from factorjepa.corpus.manifest import MANIFEST, Manifest, listed
 from factorjepa.corpus.simulated import PLAN, SimulationPlan, choose_audit_cities, simulate_corpus, splits_of
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.windows import WindowSpec
@@ -31,6 +31,7 @@ from factorjepa.video import probe, read_frames
 from factorjepa.world import ClipTruth, WorldSettings, clip
 from factorjepa.world.cities import CITIES
 from factorjepa.world.simulator import CLIPS_PER_SOURCE, clip_spec
+from factorjepa.world.taxonomy import SUPERCLASSES
 
 SEED, CLIPS = 3, 22  # five sources, the last of them with two clips
 CITY_NAMES = tuple(CITIES)[:4]
@@ -117,6 +118,7 @@ class TestContents:
             assert one.city in CITY_NAMES
             assert one.attributes["regime"] == "dense"
             assert {"scene_type", "illumination", "weather", "road_context", "displaced"} <= one.attributes.keys()
+            assert set(listed(str(one.attributes["taxonomy"]))) <= set(SUPERCLASSES)
         assert len(by_source) == 5
         for clips in by_source.values():
             assert len({one.split for one in clips}) == 1  # a source is indivisible

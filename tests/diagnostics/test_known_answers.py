@@ -47,6 +47,9 @@ def test_who_knows_the_future_scores_best(scored: Any) -> None:
     assert intervention["pooled"] == intervention["counterfactual"] == intervention["true_region_localised"] == 0
     assert intervention["magnitude"] == pytest.approx(1, abs=0.05)
     assert means(found["mask_slope"])["pooled"] == 0 == means(found["mask_slope"])["alt/auc"]
+    for stable in ("rollout_drift", "horizon_decay", "exposure_gap", "tcc_cycle_back"):
+        assert means(found[stable])["pooled"] == pytest.approx(0, abs=1e-6)
+    assert means(found["tcc_kendall_tau"])["pooled"] == 1 == means(found["tcc_kendall_tau"])["alt/matched"]
 
 
 def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluator: Make) -> None:
@@ -60,6 +63,21 @@ def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluato
     assert intervention["magnitude"] == 0
     assert intervention["numerator"] == pytest.approx(intervention["denominator"])
     assert means(found["motion_cosine"])["pooled"] == pytest.approx(0, abs=1e-6)
+    action, taxonomy = means(found["action_top1"]), means(found["taxonomy_f1"])
+    assert action["pooled"] == action["majority"]
+    for name in {variant.split("/")[1] for variant in taxonomy}:
+        assert taxonomy[f"tp/{name}"] + taxonomy[f"fp/{name}"] == 1, "who knows nothing says yes"
+    assert means(found["exposure_gap"])["pooled"] == 0 == means(found["frame_order"])["pooled"]
+    assert means(found["exposure_gap"])["free"] == pytest.approx(size, rel=1e-6)
+    drift = means(found["rollout_drift"])
+    targets = torch.cat([scene.target(early=2) for scene in evaluator().parts[2]])
+    sizes = targets.abs().reshape(len(targets), 4, -1).mean(2)
+    assert [drift[f"q{q}"] for q in range(1, 5)] == pytest.approx(sizes.mean(0).tolist(), rel=1e-5)
+    assert drift["pooled"] == pytest.approx(np.polyfit(range(1, 5), sizes.mean(0).numpy(), 1)[0], abs=1e-6)
+    assert means(found["tcc_cycle_back"])["pooled"] == pytest.approx(0.75), "four alike, of half a second each"
+    assert means(found["tcc_kendall_tau"])["pooled"] == 0
+    chances = {name: means(found[name])["pooled"] for name in ("arrow_of_time", "temporal_order", "playback_pace")}
+    assert list(chances.values()) == pytest.approx([1 / 2, 1 / 2, 1 / 3])
     position = means(found["position_readout"])
     assert position["still"] / 3 < position["pooled"] < 3 * position["still"]
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,36 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from factorjepa.adaptation import METHODS
-from factorjepa.config import dump
 from factorjepa.errors import ReportError
 from factorjepa.report.curves import COLOURS, Run, apart, labels_of, running_mean, training_curve, training_curve_svg
-from factorjepa.training.settings import TrainSettings
 
-Make = Callable[..., Path]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Make:
-    """`run("a", method="full", until=7)`: a run's folder with a falling record."""
-
-    def made(name: str, method: str = "factorjepa", updates: int = 40, until: int | None = None) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "config.yaml").write_text(dump(TrainSettings(data="-", method=method, updates=updates)))
-        terms = METHODS[method].reads_targets
-        last = until if until is not None else updates if METHODS[method].trains else 0
-        records: list[dict[str, Any]] = []
-        for step in range(last + 1):
-            if step:
-                falling = 0.3 + 0.2 / step
-                records.append({"step": step, "loss": falling, "jepa": falling, "factor": 2 * falling * terms})
-            if step % 10 == 0:
-                records.append({"step": step, "val/future_l1": 0.4 - 0.002 * step})
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        return folder
-
-    return made
+from .conftest import Make
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=8), st.floats(0.01, 2))

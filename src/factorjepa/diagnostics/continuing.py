@@ -78,9 +78,9 @@ def states_seen(subject: Subject, scene: Scene, frames: Sequence[int], ended: bo
     cells: EvidenceCells = teacher.cells.to(subject.precision.device)
     if ended:
         return object_states(shown_evidence(cells, frames))
-    return object_states(
-        cells.where(torch.isin(cells.frame_C, torch.tensor(list(frames), device=subject.precision.device)))
-    )
+    seen_T = torch.zeros(cells.context, dtype=torch.bool, device=subject.precision.device)
+    seen_T[list(frames)] = True
+    return object_states(cells.where(seen_T[cells.frame_C]))
 
 
 def early_context(subject: Subject, scene: Scene, early: int) -> Context:

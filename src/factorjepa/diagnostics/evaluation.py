@@ -84,7 +84,7 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluated:
     """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores."""
-    entries = _entries(runs, data, targets)
+    entries = entries_of(runs, data, targets)
     diagnostics = chosen(settings.diagnostics)
     infos = {one.info.name: one.info for one in diagnostics}
     parts: list[Scores] = []
@@ -147,7 +147,8 @@ def run_pass(
         one.finish()
 
 
-def _entries(runs: Sequence[Path], data: Path | None, targets: Path | None) -> list[Entry]:
+def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) -> list[Entry]:
+    """Every run with what it is measured under; runs that scores could not tell apart are refused."""
     entries: list[Entry] = []
     for folder in runs:
         run = RunDirectory.existing(folder)

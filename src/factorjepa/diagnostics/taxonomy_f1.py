@@ -60,7 +60,9 @@ class TaxonomyF1(Diagnostic):
         if self._unlabelled:
             self.absent(f"the manifest has no {TAXONOMY!r}", self._unlabelled)
         classes = sorted({tag for clip in fit.clips for tag in tags_of(clip) or ()})
-        if not classes or not len(choose) or not len(measure):
+        if not len(measure):
+            return
+        if not classes or not len(choose):
             self.absent(f"no training or no validation clip has a {TAXONOMY!r}", measure.clips)
             return
         strange = [clip for clip in measure.clips if set(tags_of(clip) or ()) - set(classes)]

@@ -43,7 +43,7 @@ class _Transformations(Diagnostic):
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         for number, ask in enumerate(self.classes()):
             x = pooled_tokens(answers[ask].tokens_BtD, scene)
-            self._pools[part.role].add(scene.clips, x, np.full(len(scene), number))
+            self._pools[part.role].add(scene.clips, x, np.full(len(scene.clips), number))
 
     def finish(self) -> None:
         fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))

@@ -27,6 +27,9 @@ def evaluate(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. masks.realisations=4; repeatable.")
     ] = None,
+    examples: Annotated[
+        int, typer.Option(help="Clips kept for the report to show, with maps and questions.", min=0)
+    ] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
 ) -> None:
     """Measure runs with every diagnostic, in one pass over the clips. Run it again to finish or to add runs.
@@ -54,6 +57,12 @@ def evaluate(
         where = "" if len(runs_of) == len(made.missing) else f" in {', '.join(runs_of)}"
         console.print(f"no score of {counted(count, 'clip')}{where}: {what}", soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
+    if examples:
+        from ..diagnostics.examples import make_examples
+
+        failed = {Path(run) for run in made.failed}
+        kept = make_examples([run for run in runs if run not in failed], out, settings, place, examples, data, targets)
+        console.print(f"{out / 'examples'}: {counted(len(kept), 'clip')} to look at", highlight=False, soft_wrap=True)
     if made.failed:
         for run, why in made.failed.items():
             error_console.print(f"not evaluated: {run}: {why}", highlight=False, soft_wrap=True, markup=False)

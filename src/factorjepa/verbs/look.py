@@ -1,4 +1,4 @@
-"""Verbs to look at things: `info`, `inspect`, `preview`, `demo`."""
+"""Verbs to look at things: `info`, `inspect`, `preview`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from ..terminal import console
 from ..words import counted
-from .data import simulate
 from .teacher import TARGETS
 
 
@@ -111,68 +108,3 @@ def _preview_targets(
     about = (f"{clip.clip_id} ({clip.split})", cache.header["features"], f"regions: {cache.header['regions']}")
     targets_animation(path, teacher_window(clips, clip, cache.settings, replication), packet, cache.settings, about)
     console.print(f"{path} ({clip.clip_id})", highlight=False, soft_wrap=True)
-
-
-DEMO_METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
-    clips: Annotated[int, typer.Option(help="Clips per regime.", min=20)] = 40,
-    updates: Annotated[int, typer.Option(help="Updates of each method.", min=1)] = 40,
-) -> None:
-    """Everything there is, on the embedded default: simulate, build targets, adapt nano, compare, draw.
-
-    Example:  [bold]factorjepa demo --out demo[/bold]
-    """
-    from ..corpus.composition import compose
-    from ..corpus.inspection import compare
-    from ..corpus.manifest import Manifest
-    from ..corpus.splits import Split
-    from .teacher import targets
-    from .training import train
-
-    dense, sparse = out / "dense", out / "sparse"
-    for folder in (dense, sparse):
-        simulate(folder, [], clips=clips, seed=7, preset=folder.name, workers=None)
-    console.print(compare([dense.name, sparse.name], [compose(Manifest.read(folder)) for folder in (dense, sparse)]))
-    targets(dense, split=[Split.TRAIN, Split.VALIDATION])
-    pictures = _pictures(dense, out / "pictures", None, 24, False)
-    _preview_targets(dense, None, out / "pictures", None, False, 0)
-    for method in DEMO_METHODS:
-        run = out / "runs" / method
-        settings = [f"updates={updates}", "warmup=6", f"validate_every={updates}", f"save_every={updates}"]
-        train(dense, run, settings, method, resume=(run / "config.yaml").exists())
-    console.print(_validated(out / "runs", DEMO_METHODS))
-    following = (
-        (f"factorjepa inspect {dense}", "what the dense corpus consists of"),
-        (f"factorjepa targets {dense} --report", "how much the teacher found, and how reliable it is"),
-        (f"factorjepa train {dense} --out {out / 'runs' / 'mine'} updates=300", "a longer run of FactorJEPA"),
-    )
-    width = max(len(words) for words, _ in following)
-    console.print(
-        f"Made:\n{pictures}\n\nNext:",
-        *(f"  {words:<{width}}   {what}" for words, what in following),
-        sep="\n",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _validated(runs: Path, methods: tuple[str, ...]) -> Table:
-    """The best validation error of each run."""
-    from ..adaptation import METHODS
-    from ..training.run import RunDirectory
-
-    table = Table(box=box.SIMPLE, pad_edge=False, title="Validation, best checkpoint", title_justify="left")
-    for heading in ("method", "updates", "Future-frame L1", "mask-ratio slope"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
-    for name in methods:
-        run = RunDirectory.existing(runs / name)
-        found = next(r for r in run.metrics() if r["step"] == run.best and "val/future_l1" in r)
-        table.add_row(
-            METHODS[name].title, str(run.best), f"{found['val/future_l1']:.4f}", f"{found['val/mask_slope']:.4f}"
-        )
-    table.caption = "A few updates on a few clips: this shows that the loop runs, not which method is better."
-    table.caption_justify = "left"
-    return table

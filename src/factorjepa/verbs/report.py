@@ -1,4 +1,4 @@
-"""Verbs that show results: `curve`."""
+"""Verbs that show results: `curve`, `report`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..terminal import console
+from ..terminal import console, counting, error_console
 from ..words import counted
 
 
@@ -23,3 +23,29 @@ def curve(
 
     written = training_curve(runs, out)
     console.print(f"{written}: the training curve of {counted(len(runs), 'run')}", highlight=False, soft_wrap=True)
+
+
+def report(
+    out: Annotated[Path, typer.Argument(help="The folder that `factorjepa evaluate` wrote: it holds scores.parquet.")],
+    runs: Annotated[
+        list[Path] | None, typer.Option(help="Folders of runs for the training curves (default: those evaluated).")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="The corpus, for the statement about data and privacy.")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Folder for the page (default: report/ in OUT).")] = None,
+) -> None:
+    """One page that answers: does factorization help, by how much, how sure are we, where does it fail.
+
+    It opens from the disk, asks nothing of a network, and has its tables as CSV beside it.
+
+    Example:  [bold]factorjepa report scores --runs runs/factorjepa --runs runs/auto_rgn --data out[/bold]
+    """
+    from ..report.making import make_report
+
+    with counting("comparing", "diagnostic") as progress:
+        made = make_report(out, runs, data, to, progress=progress)
+    for line in made.verdict:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for note in made.notes:
+        error_console.print(note, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{made.page}: open it in a browser; its tables are in {made.page.parent / 'tables'}",
+                  highlight=False, markup=False, soft_wrap=True)  # fmt: skip

@@ -1,0 +1,296 @@
+"""The four questions a reader has, answered from the adjusted decisions alone.
+
+A method is never called better than its evidence: *better* and *worse* are decisions of the comparison; what has
+no decision (cities, variants) is called descriptive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..statistics import ContrastRow
+from ..statistics.compare import FEW_CITIES
+from ..statistics.contrasts import OURS
+from ..statistics.intervals import expected_coverage
+from ..statistics.verdict import BETTER, NOT_SEPARATED, UNTESTABLE, WORSE
+from ..words import counted
+from .material import Material
+from .numbers import decimals, estimate, interval, number, p_value, percent
+
+FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
+_NO_CHANGE = 0.95  # intervention error, in shares of the true change, from which a prediction says next to nothing
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question with its answer in a line, and the evidence for it."""
+
+    question: str
+    short: str
+    evidence: Sequence[str]
+
+
+def answers(material: Material, backbone: str) -> list[Answer]:
+    total = material.contrasts(backbone, "total")
+    return [
+        _help(material, backbone, total),
+        _how_much(material, total),
+        _how_sure(material, backbone, total),
+        _failures(material, backbone, total),
+    ]
+
+
+def cautions(material: Material) -> list[str]:
+    """Why this sample may be too small to say anything; empty for one that is not."""
+    scores, said = material.scores, []
+    cities, sources, clips = (len(scores.values(name)) for name in ("city", "source", "clip_id"))
+    if cities == 1:
+        said.append("All clips come from one city: nothing is decided, because nothing is known about another one.")
+    elif cities < FEW_CITIES:
+        confidence = float(material.comparison.settings.get("confidence", 0.95))
+        covered = expected_coverage(cities, confidence)
+        said.append(
+            f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
+            "small."
+        )
+    if clips < FEW_CLIPS or sources < FEW_SOURCES:
+        said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
+    trained = [run for run in scores.runs if run.trainable > 0]
+    if trained and max(_seeds(material).values()) == 1:
+        said.append("One training seed per method: differences between training runs are not seen.")
+    steps = max((run.step for run in trained), default=0)
+    if trained and steps < FEW_UPDATES:
+        said.append(
+            f"Trained for at most {counted(steps, 'update')}: this shows that everything runs, not which method is "
+            "better."
+        )
+    return said
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+
+
+def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
+    question = "Does factorization help?"
+    tested = [row for row in total if not row.decision.startswith(UNTESTABLE)]
+    if not tested:
+        reasons = sorted({row.decision.removeprefix(f"{UNTESTABLE}: ") for row in total}) or ["no primary scores"]
+        return Answer(question, "It cannot be said.", [f"FactorJEPA over Auto-RGN is untestable: {listed(reasons)}."])
+    baseline = material.title_of(tested[0].b)
+    said = {decision: _names(material, tested, decision) for decision in (BETTER, WORSE, NOT_SEPARATED)}
+    evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
+    for contrast, meaning in (
+        ("pkg", "the factorized predictor without factor targets"),
+        ("sup|pkg", "factor targets on top of it"),
+    ):
+        rows = [row for row in material.contrasts(backbone, contrast) if not row.decision.startswith(UNTESTABLE)]
+        if rows:
+            over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
+            evidence.append(f"Attribution, {meaning} ({over}): {_decisions(material, rows)}.")
+    controls = _controls(material, backbone)
+    evidence += [f"Control, exploratory: over {name}, {_decisions(material, rows)}." for name, rows in controls.items()]
+    everything = len(said[BETTER]) == len(total)
+    if said[BETTER] and said[WORSE]:
+        short = f"A trade-off: better than {baseline} on {listed(said[BETTER])}, worse on {listed(said[WORSE])}."
+    elif said[WORSE]:
+        short = f"No: worse than {baseline} on {listed(said[WORSE])}."
+    elif not said[BETTER]:
+        short = f"Not shown: no primary diagnostic separates FactorJEPA from {baseline}."
+    else:
+        extent = "every primary diagnostic" if everything else listed(said[BETTER])
+        short = f"FactorJEPA is better than {baseline} on {extent}."
+        if not everything:
+            short += f" Not shown on {listed([material.name(r.diagnostic) for r in total if r.decision != BETTER])}."
+    if said[BETTER]:
+        short += _credit(material, controls)
+    return Answer(question, short, evidence)
+
+
+def _credit(material: Material, controls: dict[str, list[ContrastRow]]) -> str:
+    """Whether the gain may be put down to the factorization."""
+    if not controls:
+        return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
+    equal = [name for name, rows in controls.items() if not any(row.decision == BETTER for row in rows)]
+    if equal:
+        return (
+            f" But it is not shown to be better than {listed(equal)}: the gain cannot be put down to the factorization."
+        )
+    worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
+    if worse:
+        return f" Against {listed(worse)} it is a trade-off."
+    return f" It is also better than {listed(list(controls))} on at least one of them (exploratory)."
+
+
+def _controls(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
+    found: dict[str, list[ContrastRow]] = {}
+    for row in material.contrasts(backbone):
+        if row.a == OURS and material.family(row.b) == "control" and not row.decision.startswith(UNTESTABLE):
+            found.setdefault(material.title_of(row.b), []).append(row)
+    return found
+
+
+def _how_much(material: Material, total: Sequence[ContrastRow]) -> Answer:
+    question = "By how much?"
+    known = [row for row in total if math.isfinite(row.effect)]
+    if not known:
+        return Answer(question, "There is no estimate.", [])
+    evidence = []
+    for row in known:
+        separated = "" if row.decision in (BETTER, WORSE) else f"; {row.decision}"
+        units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
+        evidence.append(f"{material.name(row.diagnostic)}: {change(material, row)}{units}{separated}.")
+    first = known[0]
+    words = f"{material.name(first.diagnostic)}: {change(material, first)} against {material.title_of(first.b)}"
+    return Answer(question, f"{words}{_doubt(first)}.", evidence)
+
+
+def change(material: Material, row: ContrastRow) -> str:
+    """In percent of the other method's value where a ratio means something, else the difference of the values.
+
+    In the diagnostic's own direction: an error that falls is negative.
+    """
+    if math.isfinite(row.ratio) and math.isfinite(row.ratio_low):
+        low, high = 100 * (row.ratio_low - 1), 100 * (row.ratio_high - 1)
+        places = decimals(low, high)
+        return f"{percent(row.ratio - 1, places)} {interval(low, high, places, sign=True)}"
+    sign = -1.0 if material.scores.diagnostics[row.diagnostic].direction == "lower" else 1.0
+    ends = sorted((sign * row.low, sign * row.high))
+    return estimate(sign * row.effect, ends[0], ends[1], sign=True)
+
+
+def _doubt(row: ContrastRow) -> str:
+    return "" if row.decision in (BETTER, WORSE) else f" ({row.decision})"
+
+
+def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
+    question, comparison = "How sure are we?", material.comparison
+    tested = [row for row in total if math.isfinite(row.adjusted_p)]
+    places = [row for row in comparison.scores if row.backbone == backbone]
+    clips, sources, cities = (
+        max((getattr(row, name) for row in places), default=0) for name in ("clips", "sources", "cities")
+    )
+    sample = f"{counted(cities, 'city', 'cities')}, {counted(sources, 'source video')}, {counted(clips, 'clip')}"
+    seeds = max(_seeds(material, backbone).values(), default=0)
+    evidence = [
+        f"{sample} and {counted(seeds, 'training seed')}; paired hierarchical bootstrap over cities and sources, "
+        f"{comparison.settings.get('replicates', '?'):,} replicates, BCa intervals."
+    ]
+    if not tested:
+        return Answer(question, "Nothing could be tested.", evidence)
+    decided = [row for row in tested if row.decision in (BETTER, WORSE)]
+    family = sum(
+        row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone for row in comparison.contrasts
+    )
+    evidence.append(
+        f"Holm over {counted(family, 'prespecified test')}; adjusted p of the total contrast: "
+        + "; ".join(f"{material.name(row.diagnostic)} {p_value(row.adjusted_p)}" for row in tested) + "."
+    )  # fmt: skip
+    unstable = [material.name(row.diagnostic) for row in decided if not row.stable]
+    if unstable:
+        evidence.append(
+            f"The direction on {listed(unstable)} turns round in a sensitivity analysis: read it with care."
+        )
+    elif decided:
+        evidence.append(
+            "No sensitivity analysis turns a decided direction round (cities left out, clip weights, other "
+            "constructions)."
+        )
+    mixed = [row for row in decided if math.isfinite(row.mixed.effect)]
+    if mixed:
+        agree = sum(row.mixed.supportive for row in mixed)
+        evidence.append(f"The mixed-effects model supports {agree} of {counted(len(mixed), 'decided direction')}.")
+    solid = sum(row.stable for row in decided)
+    short = (
+        f"{len(decided)} of {counted(len(total), 'primary diagnostic')} decided at adjusted p "
+        f"\N{LESS-THAN OR EQUAL TO} {comparison.settings.get('alpha', 0.05):g}"
+    )
+    if decided:
+        short += f", {'all' if solid == len(decided) else solid} of them stable"
+    return Answer(question, f"{short}; {sample}.", evidence)
+
+
+def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
+    question = "Where does it fail?"
+    ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a == OURS]
+    if all(row.decision.startswith(UNTESTABLE) for row in ours):
+        return Answer(question, "It is not known: nothing about FactorJEPA could be tested.", [])
+    worse: dict[str, list[str]] = {}
+    for row in ours:
+        if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
+            said = material.title_of(row.b) + ("" if row.family == "primary" else " (exploratory)")
+            worse.setdefault(material.name(row.diagnostic), []).append(said)
+    evidence = [
+        f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()
+    ]
+    open_ = [material.name(row.diagnostic) for row in total if row.decision == NOT_SEPARATED]
+    if open_:
+        evidence.append(f"Not separated from {material.title_of(total[0].b)}: {listed(open_)}.")
+    turned = _turned(material, backbone, total)
+    evidence += turned
+    unsolved = [
+        row for row in material.rows(backbone, "intervention_l1", headline=False)
+        if row.method == OURS and row.variant == "counterfactual" and row.mean >= _NO_CHANGE
+    ]  # fmt: skip
+    evidence += [
+        f"An agent truly removed: the error is {estimate(one.mean, one.low, one.high)} of the true change; predicting "
+        "no "
+        "change at all would score 1."
+        for one in unsolved
+    ]
+    short = (
+        [f"Worse than another method on {listed(list(worse))}."]
+        if worse
+        else ["No decision says that it is worse than another method."]
+    )
+    if open_:
+        short.append(f"Not separated on {listed(open_)}.")
+    if turned:
+        short.append(turned[0].split(":", 1)[0] + ".")
+    if unsolved:
+        short.append("The future without an agent is unsolved.")
+    return Answer(question, " ".join(short), evidence)
+
+
+def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> list[str]:
+    """Cities in which a decided gain points the other way (descriptive)."""
+    said = []
+    for row in total:
+        if row.decision != BETTER:
+            continue
+        effects = material.city_effects(backbone, row.a, row.b, row.diagnostic)
+        against = sorted(city for city, effect in effects.items() if effect < 0)
+        if against:
+            shown = listed(against[:6]) + (" and others" if len(against) > 6 else "")
+            where = (
+                f"In {len(against)} of {counted(len(effects), 'city', 'cities')} {material.name(row.diagnostic)} "
+                "points the other way"
+            )
+            said.append(f"{where}: {shown} (descriptive).")
+    return said
+
+
+def _seeds(material: Material, backbone: str | None = None) -> dict[str, int]:
+    """Seeds of every method that trains."""
+    found: dict[str, set[int]] = {}
+    for run in material.scores.runs:
+        if backbone in (None, run.backbone):
+            found.setdefault(run.method, set()).add(run.seed)
+    return {method: len(seeds) for method, seeds in found.items()}
+
+
+def _names(material: Material, rows: Sequence[ContrastRow], decision: str) -> list[str]:
+    return [material.name(row.diagnostic) for row in rows if row.decision == decision]
+
+
+def _decisions(material: Material, rows: Sequence[ContrastRow]) -> str:
+    """`better on A and B; not separated on C`."""
+    said = []
+    for decision in (BETTER, WORSE, NOT_SEPARATED):
+        names = _names(material, rows, decision)
+        if names:
+            said.append(f"{decision} on {listed(names)}")
+    return "; ".join(said) or "untestable"

@@ -1,0 +1,228 @@
+"""`factorjepa report OUT`: from a folder with scores to a page and its tables.
+
+OUT/scores.parquet  OUT/comparison/ (made if absent or older)  OUT/examples/ (optional)
+OUT/report/index.html  OUT/report/tables/*.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+
+import yaml
+
+from ..corpus.composition import compose
+from ..corpus.manifest import MANIFEST, Manifest
+from ..errors import FactorJEPAError, ReportError
+from ..examples import read_examples
+from ..scores import Scores
+from ..statistics import CompareSettings, Comparison, compare
+from ..statistics.comparison import FILE
+from ..storage import write_text
+from ..words import counted
+from .curves import Run
+from .material import Material, Statement
+from .page import page
+
+COMPARISON, REPORT, TABLES, INDEX = "comparison", "report", "tables", "index.html"
+_MOST_RUNS = 8  # of a training figure
+_SIMULATION = "simulation.yaml"
+
+
+@dataclass
+class Made:
+    """What was written, and what a person should hear about it."""
+
+    page: Path
+    compared: bool  # whether the comparison was made on the way
+    verdict: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def make_report(
+    out: Path,
+    runs: Sequence[Path] | None = None,
+    data: Path | None = None,
+    to: Path | None = None,
+    settings: CompareSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Made:
+    """Read what there is, compare if need be, write the page. What is missing or unreadable is said on the page."""
+    if not Path(out).is_dir():
+        raise ReportError(f"{out}: is not a folder; a report is made of the folder that `factorjepa evaluate` wrote")
+    scores = Scores.read(out)
+    if not len(scores):
+        raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
+    comparison, compared, notes = _comparison(out, scores, settings, progress)
+    folders, missing = _run_folders(out, runs)
+    read, unreadable = _runs(folders)
+    examples, broken = read_examples(out)
+    corpus = data or _corpus_of(scores)
+    notes += [*missing, *unreadable, *broken]
+    material = Material(
+        title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
+        data=_statement(corpus, required=data is not None), commands=_commands(out, scores, comparison, corpus),
+        notes=notes,
+    )  # fmt: skip
+    folder = to or Path(out) / REPORT
+    text = page(material)
+    comparison.write(folder / TABLES)
+    write_text(folder / TABLES / "cities.csv", _cities(material))
+    write_text(folder / INDEX, text)
+    return Made(folder / INDEX, compared, [*comparison.verdict, *comparison.notes], notes)
+
+
+def _comparison(
+    out: Path, scores: Scores, settings: CompareSettings | None, progress: Callable[[int, int], None] | None
+) -> tuple[Comparison, bool, list[str]]:
+    """The one beside the scores; made when there is none, or when it is of other scores."""
+    folder = Path(out) / COMPARISON
+    notes: list[str] = []
+    if (folder / FILE).exists() and settings is None:
+        found = Comparison.read(folder)
+        if _fits(found, scores) and (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime:
+            return found, False, notes
+        notes.append(f"{folder}: was made from other scores and has been made again")
+    made = compare(scores, settings or CompareSettings(), progress)
+    made.write(folder)
+    return Comparison.read(folder), True, notes
+
+
+def _fits(found: Comparison, scores: Scores) -> bool:
+    there = {(row.backbone, row.method) for row in found.scores}
+    here = {(run.backbone, run.method) for run in scores.runs}
+    same = {row.diagnostic for row in found.scores} <= scores.diagnostics.keys()
+    return found.evaluator == scores.evaluator and same and there == here
+
+
+def _run_folders(out: Path, named: Sequence[Path] | None) -> tuple[list[Path], list[str]]:
+    """The folders named, those the scores' parts tell of, or those in OUT/runs; and why scores are missing."""
+    told, reasons = [], []
+    for about in sorted((Path(out) / "parts").glob("*.json")):
+        try:
+            record = json.loads(about.read_text(encoding="utf-8"))
+            told.append(Path(record["run"]))
+            reasons += [
+                f"{about.stem}: no score of {counted(count, 'clip')} ({what})"
+                for what, count in record["missing"].items()
+            ]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            reasons.append(f"{about}: cannot be read, so why scores are missing is not known")
+    if named:
+        return list(named), reasons
+    return [folder for folder in told if folder.is_dir()] or sorted(
+        config.parent for config in (Path(out) / "runs").glob("*/config.yaml")
+    ), reasons
+
+
+def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """One run per method, in the order given; what cannot be drawn is said."""
+    found: dict[str, Run] = {}
+    problems = []
+    for folder in folders:
+        try:
+            run = Run.read(folder)
+        except FactorJEPAError as error:
+            problems.append(f"training curve: {error}")
+            continue
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            yaml.YAMLError,
+        ) as error:  # a damaged record fails in many ways
+            problems.append(f"training curve: {folder}: its record cannot be read ({error})")
+            continue
+        found.setdefault(run.method.name, run)
+    kept = list(found.values())
+    if len(kept) > _MOST_RUNS:
+        problems.append(f"training curve: {len(kept) - _MOST_RUNS} of {len(kept)} methods are left out")
+    return kept[:_MOST_RUNS], problems
+
+
+def _corpus_of(scores: Scores) -> Path | None:
+    """The corpus that all runs were trained on, where it is still there."""
+    named = set()
+    for run in scores.runs:
+        try:
+            settings = yaml.safe_load(run.config)
+        except yaml.YAMLError:
+            continue
+        if isinstance(settings, dict) and isinstance(settings.get("data"), str):
+            named.add(settings["data"])
+    folder = Path(named.pop()) if len(named) == 1 else None
+    return folder if folder is not None and (folder / MANIFEST).is_file() else None
+
+
+def _statement(corpus: Path | None, required: bool) -> Statement:
+    """Where the pictures come from, and what is known about the people in them."""
+    if corpus is None:
+        return Statement([
+            "The corpus was not at hand when this page was made (name it with --data), so nothing is said about its "
+            "footage. "
+            "Before you share pictures from this page, find out whether people in them can be recognised.",
+        ])  # fmt: skip
+    try:
+        composition = compose(Manifest.read(corpus))
+    except FactorJEPAError:
+        if required:
+            raise
+        return Statement([f"The corpus {corpus} could not be read."])
+    if (corpus / _SIMULATION).is_file():
+        origin = (
+            "Every frame was rendered by the simulated DENSEWORLD. No person was filmed, and the cities are invented."
+        )
+    else:
+        origin = (
+            "The frames are footage of real places. The manifest does not say whether faces and number plates were "
+            "made "
+            "unrecognisable: find out before you share pictures from this page."
+        )
+    total, parts = composition.total, composition.splits.items()
+    rows = [
+        ("corpus", corpus.name),
+        ("clips", f"{total.clips:,} of {total.sources:,} source videos, {total.hours:.1f} hours"),
+        ("cities", ", ".join(composition.cities)),
+        ("splits", "; ".join(f"{name} {part.clips:,} clips, {part.sources:,} sources" for name, part in parts)),
+        ("capture", ", ".join(f"{mode} {amount.clips:,}" for mode, amount in composition.capture_modes.items())),
+    ]  # fmt: skip
+    split = "A source video lies in one split only; test and audit targets are never shown to training."
+    return Statement([origin, split], rows)
+
+
+def _commands(out: Path, scores: Scores, comparison: Comparison, corpus: Path | None) -> list[str]:
+    place = quote(str(corpus)) if corpus else "CORPUS"
+    trained = [
+        f"factorjepa train {place} --out runs/{quote(run.run)} --method {quote(run.method)} --seed {run.seed}  # and "
+        "the settings below"
+        for run in scores.runs[:200]
+    ]
+    names = " ".join(dict.fromkeys(f"runs/{quote(run.run)}" for run in scores.runs[:200]))
+    split = f" --split {quote(scores.evaluator['split'])}" if "split" in scores.evaluator else ""
+    settings = comparison.settings
+    return [
+        *trained,
+        f"factorjepa evaluate {names} --out {quote(str(out))}{split}",
+        f"factorjepa compare {quote(str(Path(out) / 'scores.parquet'))} --out {quote(str(Path(out) / COMPARISON))} "
+        f"--replicates {settings.get('replicates')} --seed {settings.get('seed')}",
+        f"factorjepa report {quote(str(out))}",
+    ]
+
+
+def _cities(material: Material) -> str:
+    """The total contrast in each city."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["backbone", "contrast", "a", "b", "diagnostic", "city", "effect"])
+    for row in material.comparison.contrasts:
+        if row.contrast == "total" and row.status == "primary":
+            effects = material.city_effects(row.backbone, row.a, row.b, row.diagnostic)
+            for city, effect in sorted(effects.items()):
+                writer.writerow([row.backbone, row.contrast, row.a, row.b, row.diagnostic, city, f"{effect:.10g}"])
+    return text.getvalue()

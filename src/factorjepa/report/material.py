@@ -1,0 +1,142 @@
+"""What a page is made of, looked up by name. Nothing here is computed but means of a city."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ..examples import Example
+from ..scores import DiagnosticInfo, RunInfo, Scores
+from ..statistics import Comparison, ContrastRow, ScoreRow
+from ..statistics.contrasts import FROZEN, OURS
+from .curves import Run
+
+FAMILIES = ("reference", "generic", "control", "factorized", "ablation")
+BASELINE = "auto_rgn"  # what the prespecified contrast `total` compares with
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is known about the data, in sentences."""
+
+    sentences: Sequence[str] = ()
+    rows: Sequence[tuple[str, str]] = ()  # a name and its value
+
+
+@dataclass
+class Material:
+    """Scores and what was found in them; everything else is optional."""
+
+    title: str
+    scores: Scores
+    comparison: Comparison
+    runs: Sequence[Run] = ()
+    examples: Sequence[Example] = ()
+    data: Statement = field(default_factory=Statement)
+    commands: Sequence[str] = ()
+    notes: Sequence[str] = ()  # what could not be read, in words
+
+    @cached_property
+    def backbones(self) -> list[str]:
+        found: list[str] = self.scores.values("backbone")
+        return found
+
+    @cached_property
+    def diagnostics(self) -> dict[str, DiagnosticInfo]:
+        """Those with scores, in the registry's order."""
+        present = set(self.scores.values("diagnostic"))
+        return {name: info for name, info in self.scores.diagnostics.items() if name in present}
+
+    @cached_property
+    def primary(self) -> dict[str, DiagnosticInfo]:
+        return {name: info for name, info in self.diagnostics.items() if info.status == "primary"}
+
+    def title_of(self, method: str) -> str:
+        return self._about[method].title if method in self._about else method
+
+    def family(self, method: str) -> str:
+        return self._about[method].family if method in self._about else ""
+
+    @cached_property
+    def _about(self) -> dict[str, RunInfo]:
+        return {run.method: run for run in reversed(self.scores.runs)}
+
+    def methods(self, backbone: str) -> list[str]:
+        """References first, FactorJEPA after its controls, ablations last."""
+        present = {row.method for row in self.comparison.scores if row.backbone == backbone}
+
+        def place(method: str) -> tuple[bool, int, bool, str]:
+            family = self.family(method)
+            known = FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
+            return method != FROZEN, known, method == OURS, self.title_of(method)
+
+        return sorted(present, key=place)
+
+    def few(self, backbone: str, most: int) -> list[str]:
+        """The methods that a figure has room for: FactorJEPA, what it is compared with, then the best of the rest."""
+        everyone = self.methods(backbone)
+        first = [OURS, "factorjepa_raw", BASELINE, FROZEN]
+        chosen = [method for method in first if method in everyone][:most]
+        headline = next(iter(self.primary), None)
+        means = {row.method: row.mean for row in self.rows(backbone, headline)} if headline else {}
+        sign = -1.0 if headline and self.diagnostics[headline].direction == "higher" else 1.0
+
+        def rank(method: str) -> tuple[bool, bool, float]:
+            mean = sign * means.get(method, np.nan)
+            return self.family(method) != "control", bool(np.isnan(mean)), float(np.nan_to_num(mean))
+
+        rest = sorted((method for method in everyone if method not in chosen), key=rank)
+        kept = {*chosen, *rest[: max(most - len(chosen), 0)]}
+        return [method for method in everyone if method in kept]
+
+    def rows(self, backbone: str, diagnostic: str | None, headline: bool = True) -> list[ScoreRow]:
+        """Of the scorecard; without `headline` the other variants."""
+        return [
+            row
+            for row in self.comparison.scores
+            if row.backbone == backbone and row.diagnostic == diagnostic and row.headline == headline
+        ]
+
+    def contrasts(self, backbone: str, contrast: str | None = None) -> list[ContrastRow]:
+        """Contrasts on primary diagnostics."""
+        return [
+            row
+            for row in self.comparison.contrasts
+            if row.backbone == backbone and row.status == "primary" and contrast in (None, row.contrast)
+        ]
+
+    def name(self, diagnostic: str) -> str:
+        info = self.scores.diagnostics.get(diagnostic)
+        return info.title if info else diagnostic
+
+    def city_effects(self, backbone: str, a: str, b: str, diagnostic: str) -> dict[str, float]:
+        """`a` over `b` in each city, as the estimand weighs them: seeds, then clips of a source, then sources.
+
+        Positive favours `a`. Empty where the diagnostic is no mean over clips.
+        """
+        info = self.scores.diagnostics[diagnostic]
+        if info.reduction != "mean":
+            return {}
+        table = self.scores.table
+        wanted = {"backbone": backbone, "diagnostic": diagnostic, "variant": info.headline}
+        for column, value in wanted.items():
+            table = table.filter(pc.equal(table[column], value))
+        sides: list[dict[tuple[str, str, str], float]] = []
+        for method in (a, b):
+            rows = table.filter(pc.equal(table["method"], method)).to_pylist()
+            values: dict[tuple[str, str, str], list[float]] = {}
+            for row in rows:
+                values.setdefault((row["city"], row["source"], row["clip_id"]), []).append(row["value"])
+            sides.append({place: float(np.mean(found)) for place, found in values.items()})
+        sign = 1.0 if info.direction == "higher" else -1.0
+        by_source: dict[tuple[str, str], list[float]] = {}
+        for place in sorted(sides[0].keys() & sides[1].keys()):
+            by_source.setdefault(place[:2], []).append(sign * (sides[0][place] - sides[1][place]))
+        by_city: dict[str, list[float]] = {}
+        for (city, _), found in by_source.items():
+            by_city.setdefault(city, []).append(float(np.mean(found)))
+        return {city: float(np.mean(found)) for city, found in by_city.items()}

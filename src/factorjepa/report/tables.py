@@ -1,0 +1,161 @@
+"""Tables of the page: numbers aligned, sortable by a click, wide ones scroll inside their frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..scores import RunInfo
+from ..statistics import ContrastRow
+from ..statistics.contrasts import OURS
+from ..statistics.verdict import UNTESTABLE
+from .forest import kind_of
+from .markup import Markup, joined, tag
+from .material import Material
+from .numbers import NOTHING, big, decimals, interval, number, p_value
+
+MOST_ROWS = 300  # of contrasts on the page; the CSV files hold all
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, and the number it sorts by."""
+
+    shown: object
+    value: float | None = None
+    class_: str = ""
+    hint: str = ""
+
+
+def table(
+    headings: Sequence[str | Cell], rows: Sequence[Sequence[str | Cell]], caption: str, numeric: Sequence[int] = ()
+) -> Markup:
+    """`numeric` names the columns that are aligned to the right."""
+    head = tag("tr", [_heading(one, k in numeric) for k, one in enumerate(headings)])
+    body = [tag("tr", [_cell(one, k in numeric, k == 0) for k, one in enumerate(row)]) for row in rows]
+    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body), class_="sortable")
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _heading(one: str | Cell, right: bool) -> Markup:
+    cell = one if isinstance(one, Cell) else Cell(one)
+    button = tag("button", cell.shown, type="button", title=cell.hint or "Sort by this column")
+    return tag("th", button, scope="col", class_="n" if right else None, aria_sort="none")
+
+
+def _cell(one: str | Cell, right: bool, first: bool) -> Markup:
+    cell = one if isinstance(one, Cell) else Cell(one)
+    kinds = " ".join(kind for kind in ("n" if right else "", cell.class_) if kind)
+    value = None if cell.value is None else ("" if math.isnan(cell.value) else f"{cell.value:.10g}")
+    attributes = {"class_": kinds or None, "data_v": value, "title": cell.hint or None}
+    return tag("th", cell.shown, scope="row", **attributes) if first else tag("td", cell.shown, **attributes)
+
+
+def scorecard_table(material: Material, backbone: str) -> Markup:
+    """Methods by diagnostics: mean above, interval below."""
+    diagnostics = [info for info in material.diagnostics.values() if info.status != "structure"]
+    by_place = {(row.method, row.diagnostic): row for info in diagnostics for row in material.rows(backbone, info.name)}
+    rows: list[list[str | Cell]] = []
+    for method in material.methods(backbone):
+        cells: list[str | Cell] = [
+            Cell(material.title_of(method), class_="ours" if method == OURS else ""),
+            material.family(method),
+        ]
+        for info in diagnostics:
+            row = by_place.get((method, info.name))
+            if row is None or math.isnan(row.mean):
+                cells.append(Cell(NOTHING, math.nan, hint=row.note if row else "no value"))
+                continue
+            places = decimals(row.low, row.high, row.mean)
+            shown = joined(number(row.mean, places), tag("small", interval(row.low, row.high, places)))
+            seeds = f"seed SD {row.seed_sd:.2g}; " if math.isfinite(row.seed_sd) else ""
+            hint = (
+                f"{seeds}{row.clips} clips, {row.cities} cities, {row.interval} "
+                f"interval{'; ' + row.note if row.note else ''}"
+            )
+            cells.append(Cell(shown, row.mean, hint=hint))
+        rows.append(cells)
+    arrows = {"lower": "\N{DOWNWARDS ARROW}", "higher": "\N{UPWARDS ARROW}"}
+    headings: list[str | Cell] = ["method", "family"]
+    headings += [
+        Cell(f"{info.title} {arrows[info.direction]}", hint=f"{info.formula} ({info.unit})") for info in diagnostics
+    ]
+    return table(headings, rows, f"{backbone}: means over cities with 95 % intervals", range(2, len(headings)))
+
+
+def contrast_table(material: Material, backbone: str) -> Markup:
+    """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
+    everything = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
+    shown = everything[:MOST_ROWS]
+    rows = [_contrast_cells(material, row) for row in shown]
+    headings = [
+        "contrast",
+        "a over b",
+        "diagnostic",
+        "effect",
+        "95 % interval",
+        "units",
+        "a / b",
+        "p",
+        "adjusted p",
+        "decision",
+        "stable",
+        "note",
+    ]
+    left = len(everything) - len(shown)
+    more = f"; {left} more in tables/contrasts.csv" if left else ""
+    return table(headings, rows, f"{backbone}: paired contrasts; positive favours the first{more}", (3, 4, 5, 6, 7, 8))
+
+
+def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
+    places = decimals(row.low, row.high, row.effect)
+    adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if row.adjustment else NOTHING
+    tested = not row.decision.startswith(UNTESTABLE)
+    return [
+        row.contrast,
+        f"{material.title_of(row.a)} over {material.title_of(row.b)}",
+        material.name(row.diagnostic),
+        Cell(number(row.effect, places, sign=True), row.effect),
+        Cell(interval(row.low, row.high, places, sign=True) if tested else NOTHING, row.low),
+        Cell(number(row.units, 1, sign=True), row.units),
+        Cell(number(row.ratio, 3), row.ratio),
+        Cell(p_value(row.p), row.p),
+        Cell(adjusted, row.adjusted_p),
+        Cell(
+            row.decision,
+            class_=f"decision {kind_of(row)}",
+            hint=f"{row.family} family, {row.adjustment or 'not tested'}",
+        ),
+        ("yes" if row.stable else "no") if tested else NOTHING,
+        Cell(row.note, class_="note"),
+    ]
+
+
+def methods_table(material: Material, backbone: str) -> Markup:
+    """What was trained, and at what cost."""
+    runs: dict[str, list[RunInfo]] = {}
+    for run in material.scores.runs:
+        if run.backbone == backbone:
+            runs.setdefault(run.method, []).append(run)
+    pareto = {row.method: row for row in material.comparison.pareto if row.backbone == backbone}
+    rows: list[list[str | Cell]] = []
+    for method in material.methods(backbone):
+        its = runs.get(method, [])
+        hours = pareto[method].gpu_hours if method in pareto else math.nan
+        by = [material.title_of(other) for other in pareto[method].dominated_by] if method in pareto else []
+        first, step = (its[0] if its else None), max((run.step for run in its), default=0)
+        rows.append([
+            Cell(material.title_of(method), class_="ours" if method == OURS else ""),
+            material.family(method),
+            Cell(big(first.trainable) if first else NOTHING, float(first.trainable) if first else math.nan),
+            Cell(f"{step:,}" if its else NOTHING, float(step)),
+            Cell(number(hours, 2), hours),
+            ", ".join(str(run.seed) for run in sorted(its, key=lambda run: run.seed)),
+            ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
+        ])  # fmt: skip
+    headings = ["method", "family", "trainable", "update", "hours", "seeds", "dominated by"]
+    return table(
+        headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)
+    )

@@ -1,0 +1,97 @@
+"""Several runs, side by side on a CPU's cores or one after the other on a GPU.
+
+A run of a small backbone cannot keep two cores busy by itself; two runs can. Each is a run like any other: finished
+ones are left as they are, interrupted ones go on.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..errors import TrainingError
+from ..workers import begin_worker
+from .engine import Engine
+from .run import METRICS, RunDirectory
+from .settings import TrainSettings
+
+_LOOK = 1.0  # seconds between looks at the runs' records
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be trained or finished."""
+
+    settings: TrainSettings
+    out: Path
+
+    @property
+    def updates(self) -> int:
+        return self.settings.updates if self.settings.resolved_method().trains else 0
+
+    @property
+    def done(self) -> bool:
+        steps = RunDirectory(self.out).steps()
+        return bool(steps) and steps[-1] == self.updates
+
+
+def train_all(
+    jobs: Sequence[Job], device: torch.device, workers: int, progress: Callable[[int, int], object] | None = None
+) -> None:
+    """Train what is not finished; `progress(updates made, updates in all)`. The first error ends all of them."""
+    total = sum(job.updates for job in jobs)
+
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(_updates_made(job.out) for job in jobs), total)
+
+    left = [job for job in jobs if not job.done]
+    if device.type != "cpu" or workers <= 1:
+        for job in left:
+            _train(job, str(device))
+            tell()
+        return
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
+    try:
+        running: set[Future[None]] = {pool.submit(_train, job, "cpu") for job in left}
+        while running:
+            ended, running = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
+            for one in ended:
+                one.result()
+            tell()
+    except BrokenProcessPool:
+        raise TrainingError(
+            "a training process was killed (out of memory?); its last checkpoint is sound: run the same command again"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    begin_worker()
+    torch.set_num_threads(1)
+
+
+def _train(job: Job, device: str) -> None:
+    Engine(job.settings, torch.device(device)).run(job.out, resume=bool(RunDirectory(job.out).steps()))
+
+
+def _updates_made(out: Path) -> int:
+    """Of a run that another process may be writing: its record's last whole line of an update."""
+    try:
+        lines = (out / METRICS).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    for line in reversed(lines):
+        try:
+            return int(json.loads(line)["step"])
+        except ValueError:
+            continue
+    return 0

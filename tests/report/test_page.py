@@ -1,0 +1,315 @@
+"""The page as a whole: well formed, self-contained, honest, and readable where there is little to read."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from factorjepa.errors import ReportError, ScoresError
+from factorjepa.examples import Example, Question
+from factorjepa.report.answers import answers, cautions, change
+from factorjepa.report.making import make_report
+from factorjepa.report.material import Material
+from factorjepa.scores import Scores
+from factorjepa.statistics import CompareSettings, Comparison, compare
+
+from . import synthetic
+from .conftest import Make
+from .reading import Page, read
+
+QUICK = CompareSettings(replicates=500, mixed="none")
+SMALL = {"cities": 4, "sources": 2, "clips": 2, "seeds": (17, 29)}
+
+
+def made(folder: Path, scores: Scores) -> Page:
+    folder.mkdir(parents=True, exist_ok=True)
+    scores.write(folder / "scores.parquet")
+    return read(make_report(folder, settings=QUICK).page)
+
+
+def test_the_page_is_well_formed_and_has_every_part(rich: Path) -> None:
+    page = read(rich / "report" / "index.html")
+    assert not page.problems
+    sections = [element.attributes["id"] for element in page.of("section")]
+    assert sections == [
+        "headline", "scorecard", "contrasts", "where", "masking", "scale", "training", "structure", "questions",
+        "examples", "data", "made",
+    ]  # fmt: skip
+    linked = {element.attributes["href"] for element in page.of("a") if "nav" in element.inside}
+    assert linked == {f"#{name}" for name in sections}
+    for said in ("Does factorization help?", "By how much?", "How sure are we?", "Where does it fail?"):
+        assert said in page.text
+
+
+def test_nothing_is_asked_of_a_network(rich: Path) -> None:
+    page, folder = read(rich / "report" / "index.html"), rich / "report"
+    for element in page.elements:
+        for name in ("src", "href", "xlink:href", "srcset", "action", "poster"):
+            place = element.attributes.get(name, "data:")
+            assert place.startswith(("data:image/", "data:", "#")) or (folder / place).is_file(), place
+        assert element.name not in ("link", "iframe", "object", "embed", "form")
+        assert not any(name.startswith("on") for name in element.attributes)
+    policy = next(e.attributes["content"] for e in page.of("meta") if "http-equiv" in e.attributes)
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"url\(|@import|https?://", text)
+
+
+def test_wide_things_scroll_inside_their_frame_and_figures_have_no_fixed_width(rich: Path) -> None:
+    page = read(rich / "report" / "index.html")
+    assert page.of("table")
+    assert all("scroll" in element.inside for element in page.of("table"))
+    figures = [element for element in page.of("svg") if "fig" in element.attributes["class"]]
+    assert all("viewbox" in element.attributes and "width" not in element.attributes for element in figures)
+    assert all(element.attributes["aria-label"] for element in figures)
+    narrow = [e for e in figures if "narrow" in e.inside]
+    assert narrow
+    assert all(float(e.attributes["viewbox"].split()[2]) <= 340 for e in figures if "wide" not in e.inside)
+
+
+def test_marks_stay_inside_their_figures(rich: Path) -> None:
+    text = (rich / "report" / "index.html").read_text(encoding="utf-8")
+    found = 0
+    for width, height, drawn in re.findall(
+        r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)" class="fig.*?>(.*?)</svg>', text, re.S
+    ):
+        for x, y in re.findall(r'<circle cx="(-?[\d.]+)" cy="(-?[\d.]+)"', drawn):
+            assert 0 <= float(x) <= float(width)
+            assert 0 <= float(y) <= float(height)
+            found += 1
+    assert found > 100
+
+
+def test_known_numbers_appear(rich: Path) -> None:
+    comparison = Comparison.read(rich / "comparison")
+    page = read(rich / "report" / "index.html")
+    row = next(r for r in comparison.scores if r.method == "factorjepa" and r.diagnostic == "future_l1" and r.headline)
+    assert f"{row.mean:.4f}" in page.text or f"{row.mean:.3f}" in page.text
+    titles = (rich / "report" / "index.html").read_text(encoding="utf-8")
+    contrast = next(r for r in comparison.contrasts if r.contrast == "total" and r.diagnostic == "future_l1")
+    assert f"{contrast.units:+.1f} units".replace("-", "\N{MINUS SIGN}") in titles
+    assert "10 cities" in page.text
+
+
+def test_the_tables_round_trip(rich: Path) -> None:
+    comparison, tables = Comparison.read(rich / "comparison"), rich / "report" / "tables"
+    assert Comparison.read(tables).json() == comparison.json()
+    with open(tables / "contrasts.csv", encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert [row["decision"] for row in rows] == [row.decision for row in comparison.contrasts]
+    effects = [float(row["effect"]) if row["effect"] else math.nan for row in rows]
+    assert effects == pytest.approx([row.effect for row in comparison.contrasts], nan_ok=True)
+    with open(tables / "cities.csv", encoding="utf-8", newline="") as opened:
+        towns = [row for row in csv.DictReader(opened) if (row["backbone"], row["diagnostic"]) == ("nano", "future_l1")]
+    total = next(
+        r for r in comparison.contrasts if (r.backbone, r.contrast, r.diagnostic) == ("nano", "total", "future_l1")
+    )
+    assert np.mean([float(row["effect"]) for row in towns]) == pytest.approx(total.effect)  # cities count equally
+
+
+def test_the_same_scores_make_the_same_page(rich: Path) -> None:
+    before = (rich / "report" / "index.html").read_bytes()
+    again = make_report(rich)
+    assert not again.compared  # the comparison beside the scores is used
+    assert again.page.read_bytes() == before
+
+
+def test_a_comparison_of_other_scores_is_made_again_and_said(tmp_path: Path) -> None:
+    made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False))
+    fewer = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+    fewer.write(tmp_path / "scores.parquet")
+    again = make_report(tmp_path)
+    assert again.compared
+    assert any("made again" in note for note in again.notes)
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    scores = synthetic.scores(cities=10, sources=2, clips=1, seeds=(17, 29), structure=False)
+    return Material("x", scores, compare(scores, QUICK))
+
+
+class TestHonesty:
+    """What is said is what was decided."""
+
+    def decided(self, material: Material, decisions: dict[str, str], contrast: str = "total", **also: Any) -> Material:
+        """The same with other decisions on one contrast."""
+        rows = [
+            dataclasses.replace(row, decision=decisions.get(row.diagnostic, "not separated"), **also)
+            if row.contrast == contrast else row
+            for row in material.comparison.contrasts
+        ]  # fmt: skip
+        return dataclasses.replace(material, comparison=dataclasses.replace(material.comparison, contrasts=rows))
+
+    def short(self, material: Material, number: int = 0) -> str:
+        return answers(material, "nano")[number].short
+
+    def test_nothing_separated_is_not_shown(self, material: Material) -> None:
+        said = self.short(self.decided(material, {}))
+        assert said.startswith("Not shown")
+        assert "is better" not in said
+
+    def test_a_trade_off_is_called_one(self, material: Material) -> None:
+        said = self.short(self.decided(material, {"future_l1": "better", "motion_cosine": "worse"}))
+        assert said.startswith("A trade-off: better than Auto-RGN on Future-frame L1, worse on Motion cosine.")
+
+    def test_worse_is_a_no(self, material: Material) -> None:
+        assert self.short(self.decided(material, {"future_l1": "worse"})).startswith("No: worse than Auto-RGN")
+
+    def test_a_gain_that_a_control_shares_is_not_credited_to_the_factorization(self, material: Material) -> None:
+        everything = dict.fromkeys(material.primary, "better")
+        equal = self.decided(self.decided(material, everything), {}, "over mono_states_both")
+        said = self.short(equal)
+        assert said.startswith("FactorJEPA is better than Auto-RGN on every primary diagnostic.")
+        assert "not shown to be better than Monolithic + states (both)" in said
+        credited = self.decided(equal, everything, "over mono_states_both")
+        assert "put down" not in self.short(self.decided(credited, everything, "over mono_supervised"))
+
+    def test_untestable_is_said_with_its_reason(self, material: Material) -> None:
+        gone = dict.fromkeys(material.primary, "untestable: no scores of auto_rgn")
+        one = answers(self.decided(material, gone), "nano")[0]
+        assert one.short == "It cannot be said."
+        assert "no scores of auto_rgn" in one.evidence[0]
+
+    def test_every_better_on_the_page_is_a_decision(self, material: Material) -> None:
+        for row in material.contrasts("nano", "total"):
+            named = material.name(row.diagnostic)
+            said = self.short(material).split("worse")[0]
+            assert (named in said.split("Not shown")[0]) == (row.decision == "better")
+
+    def test_an_error_that_falls_is_negative_and_an_unstable_direction_is_said(self, material: Material) -> None:
+        row = next(r for r in material.contrasts("nano", "total") if r.diagnostic == "future_l1")
+        assert row.effect > 0
+        assert change(material, row).startswith("\N{MINUS SIGN}")
+        turned = self.decided(material, {"future_l1": "better"}, stable=False)
+        assert any("turns round" in line for line in answers(turned, "nano")[2].evidence)
+
+    def test_small_samples_are_pointed_out_and_large_ones_are_not(self) -> None:
+        few = synthetic.scores(**{**SMALL, "seeds": (17,)}, structure=False, step=40)
+        said = " ".join(cautions(Material("x", few, compare(few, QUICK))))
+        for word in ("4 cities are few", "16 clips of 8 source videos", "One training seed", "at most 40 updates"):
+            assert word in said
+        many = synthetic.scores(
+            cities=11, sources=5, clips=2, seeds=(1, 2), methods=("frozen", "factorjepa"), structure=False
+        )
+        assert cautions(Material("x", many, compare(many, QUICK))) == []
+
+
+class TestHostile:
+    def test_names_with_markup_are_shown_and_not_obeyed(self, tmp_path: Path) -> None:
+        evil = '<script>alert("x")</script>&amp;\x00'
+        scores = synthetic.scores(
+            **SMALL, backbones=(evil,), titles={"factorjepa": evil, "auto_rgn": '"><img src=x onerror=y>'}
+        )
+        page = made(tmp_path, scores)
+        assert not page.problems
+        assert len(page.of("script")) == 1
+        assert all(element.attributes["src"].startswith("data:") for element in page.of("img"))
+        assert '<script>alert("x")</script>&amp;' in page.text
+        assert "\x00" not in page.text
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"methods": ("factorjepa",)}, {"methods": ("lora",)}, {"cities": 1, "seeds": (1,)}, {"methods": ("frozen",)}],
+        ids=["factorjepa alone", "without factorjepa", "one city and seed", "frozen alone"],
+    )  # fmt: skip
+    def test_little_is_enough_for_a_page(self, tmp_path: Path, changes: dict[str, object]) -> None:
+        page = made(tmp_path, synthetic.scores(**{**SMALL, **changes}))  # type: ignore[arg-type]
+        assert not page.problems
+        assert "cannot be said" in page.text
+        assert "No decision says" not in page.text
+        assert "Read this first" in page.text
+
+    def test_hundreds_of_methods_leave_a_page_that_can_be_read(self, tmp_path: Path) -> None:
+        names = (*synthetic.METHODS, *(f"method_{k}" for k in range(60)))
+        page = made(
+            tmp_path, synthetic.scores(cities=2, sources=2, clips=1, seeds=(1,), methods=names, structure=False)
+        )
+        assert (tmp_path / "report" / "index.html").stat().st_size < 4e6
+        assert "further methods" in page.text
+        rows = [e for e in page.of("th") if e.attributes.get("scope") == "row"]
+        assert len(rows) > 2 * len(names)
+
+    def test_a_diagnostic_without_values_leaves_a_dash(self, tmp_path: Path) -> None:
+        scores = synthetic.scores(**SMALL, structure=False)
+        kept = [
+            row
+            for row in scores.table.to_pylist()
+            if not (row["method"] == "lora" and row["diagnostic"] == "future_l1")
+        ]
+        page = made(tmp_path, Scores.of_rows(kept, scores.diagnostics, scores.evaluator, scores.runs))
+        assert not page.problems
+        assert "nan" not in re.sub(r"[a-z]nan|nan[a-z]", "", page.text)
+
+    def test_what_cannot_be_read_is_said_on_the_page(self, tmp_path: Path) -> None:
+        synthetic.scores(**SMALL, structure=False).write(tmp_path / "scores.parquet")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "config.yaml").write_text("method: [")
+        (tmp_path / "examples" / "broken").mkdir(parents=True)
+        (tmp_path / "examples" / "broken" / "example.json").write_text("{}")
+        found = make_report(tmp_path, [tmp_path / "run", tmp_path / "nowhere"], settings=QUICK)
+        page = read(found.page)
+        assert len(found.notes) == 3
+        assert "is not a run" in page.text
+        assert "cannot be read as an example" in page.text
+
+    def test_errors_say_what_to_do(self, tmp_path: Path) -> None:
+        with pytest.raises(ScoresError, match="factorjepa evaluate"):
+            make_report(tmp_path)
+        with pytest.raises(ReportError, match="is not a folder"):
+            make_report(tmp_path / "nothing")
+
+
+def test_questions_and_maps_are_shown(rich: Path) -> None:
+    page = read(rich / "report" / "index.html")
+    assert "Which way does it turn?" in page.text
+    assert "Right here: Auto-RGN 1 of 2; FactorJEPA 1 of 2." in page.text
+    tiles = [element for element in page.of("img") if "tiles" in element.inside]
+    assert len(tiles) == 3 + 3
+    assert len([e for e in page.of("img") if "film" in e.inside and e.attributes.get("class") == "ahead"]) == 3 * 2
+
+
+def test_training_curves_come_from_the_runs(run: Make, tmp_path: Path) -> None:
+    out = tmp_path / "scores"
+    out.mkdir()
+    synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False).write(out / "scores.parquet")
+    page = read(make_report(out, [run("a"), run("b", method="frozen")], settings=QUICK).page)
+    assert "Future-frame L1 on validation clips" in page.text
+    assert "bands: stages of FactorJEPA" in page.text
+
+
+def test_the_verb_makes_the_page(process: Callable[..., Any], tmp_path: Path) -> None:
+    synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False).write(
+        tmp_path / "scores.parquet"
+    )
+    compare(Scores.read(tmp_path), QUICK).write(tmp_path / "comparison")
+    ran = process("report", tmp_path, "--out", tmp_path / "page")
+    assert ran.returncode == 0, ran.stderr
+    assert "open it in a browser" in ran.stdout
+    assert not read(tmp_path / "page" / "index.html").problems
+    failed = process("report", tmp_path / "page")
+    assert failed.returncode == 1
+    assert "there are no scores" in failed.stderr
+
+
+def test_an_example_that_makes_no_sense_is_refused() -> None:
+    frames = np.zeros((4, 8, 8, 3), np.uint8)
+    with pytest.raises(ReportError, match="5 of 4 frames"):
+        Example("a", frames, 5)
+    with pytest.raises(ReportError, match="one shape"):
+        Example("a", frames, 2, errors={"x": np.zeros((1, 2, 2), np.float32), "y": np.zeros((1, 3, 2), np.float32)})
+    with pytest.raises(ReportError, match="query token"):
+        Example("a", frames, 2, similarities={"x": np.zeros((1, 2, 2), np.float32)})
+    with pytest.raises(ReportError, match="each of the 2 choices"):
+        Question("q", ("a", "b"), 0, {"x": [1.0]})
+    with pytest.raises(ReportError, match="number 2 of 2"):
+        Question("q", ("a", "b"), 2, {})

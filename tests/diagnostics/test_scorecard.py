@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -98,6 +99,7 @@ def test_an_encoder_is_scored_from_the_command_line(
     assert result.exit_code == 0, result.output
     assert asked == [("nano", Path("some.pt"))]
     assert "clips were read at 128 px" in result.output
+    assert re.search(r"Taxonomy F1 ↑ +[01]\.\d{4}", result.output)
     scores = Scores.read(tmp_path)
     assert scores.values("method") == ["frozen:nano"]
     assert {*scores.values("diagnostic")} == {*infos()}

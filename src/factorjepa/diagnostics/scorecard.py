@@ -185,7 +185,7 @@ def _measure(
         }
         for name, of_name in found.items() for one in of_name
     ]  # fmt: skip
-    missing = {f"{one.info.name}: {why}": len(clips) for one in probed for why, clips in one.missing.items()}
+    missing = {f"{one.info.name}: {why}": len(clips) for one in probed for why, clips in one.missing.items() if clips}
     run = RunInfo(BACKBONE, method, 0, encoder.name, "frozen", trainable=0, run=encoder.origin, config="", step=0)
     return Scores.of_rows(rows, infos(), identity, [run]), missing
 

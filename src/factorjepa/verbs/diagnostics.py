@@ -138,8 +138,10 @@ def diagnostics() -> None:
 
 
 def _summary(scores: Scores) -> Table:
-    """Plain means of the headline variants over clips; intervals and contrasts are for the statistics."""
+    """Headlines from plain means over clips; intervals and contrasts are for the statistics."""
     import numpy as np
+
+    from ..statistics.measures import measures_of
 
     columns = scores.columns()
     table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
@@ -147,14 +149,19 @@ def _summary(scores: Scores) -> Table:
     for run in scores.runs:
         table.add_column(f"{run.title}\nseed {run.seed}", justify="right")
     for info in scores.diagnostics.values():
-        if info.reduction != "mean":
+        if info.reduction not in ("mean", "macro_f1"):
             continue
         cells = []
         for run in scores.runs:
-            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name,
-                      "variant": info.headline}  # fmt: skip
+            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name}
             mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
-            cells.append(f"{np.mean(columns['value'][mine]):.4f}" if mine.any() else "-")
+            variant, value = columns["variant"][mine], columns["value"][mine]
+            if not len(value) or (info.reduction == "mean" and info.headline not in variant):
+                cells.append("-")
+                continue
+            headline = measures_of(info, sorted({*variant}))[0]
+            means = [value[variant == component].mean() for component in headline.components]
+            cells.append(f"{headline.reduce(np.array(means)):.4f}")
         arrow = "↓" if info.direction == "lower" else "↑"
         table.add_row(f"{info.title} {arrow}", *cells)
     return table

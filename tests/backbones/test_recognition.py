@@ -12,7 +12,8 @@ import torch
 
 from factorjepa.backbones import build, load, save
 from factorjepa.backbones.recognition import recognise
-from factorjepa.backbones.weights import CATALOGUE, verify
+from factorjepa.backbones.releases import CATALOGUE
+from factorjepa.backbones.weights import verify
 from factorjepa.errors import BackboneError
 
 from .conftest import TINY, miniature

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from factorjepa import terminal
 from factorjepa.backbones import build, load
-from factorjepa.backbones.weights import CATALOGUE, Release, convert, fetch, release_of, verify
+from factorjepa.backbones.releases import CATALOGUE, Release, release_of
+from factorjepa.backbones.weights import convert, fetch, verify
 from factorjepa.errors import BackboneError, StorageError
 from factorjepa.verbs.model import weights_app
 

@@ -1,4 +1,4 @@
-"""Pre-norm transformer blocks with rotary attention; parameter names are the released ones.
+"""Pre-norm transformer blocks, with rotary attention or without; parameter names are the released ones.
 
 Shapes: B batch, N tokens, D width, H heads, E = D / H head width.
 """
@@ -6,6 +6,7 @@ Shapes: B batch, N tokens, D width, H heads, E = D / H head width.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import cast
 
@@ -20,18 +21,23 @@ NORM_EPS = 1e-6
 
 
 class Attention(nn.Module):
-    def __init__(self, dim: int, heads: int) -> None:
+    """`rotation` turns queries and keys by a table: `rope` has the released ways. Without a table none is turned."""
+
+    def __init__(self, dim: int, heads: int, rotation: Callable[[Tensor, Tensor, Tensor], Tensor] = rotate) -> None:
         super().__init__()
         self.heads = heads
+        self.rotation = rotation
         self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, x_BND: Tensor, rotary: Tensor) -> Tensor:
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
         """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens."""
         qkv = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1))
-        # Under autocast x is fp32 and qkv bf16: the table follows qkv, or it would lift q and k to fp32.
-        cosine, sine = rotary.to(qkv.dtype).unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
-        qk = rotate(qkv[:, :, :2], cosine, sine)
+        qk = qkv[:, :, :2]
+        if rotary is not None:
+            # Under autocast x is fp32 and qkv bf16: the table follows qkv, or it would lift q and k to fp32.
+            cosine, sine = rotary.to(qkv.dtype).unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
+            qk = self.rotation(qk, cosine, sine)
         q, k = (part.transpose(1, 2) for part in qk.unbind(2))
         v = qkv[:, :, 2].transpose(1, 2)
         mixed = F.scaled_dot_product_attention(q, k, v)
@@ -56,7 +62,7 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(dim, eps=NORM_EPS)
         self.mlp = Mlp(dim, mlp_hidden)
 
-    def forward(self, x_BND: Tensor, rotary: Tensor) -> Tensor:
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
         x_BND = x_BND + self.attn(self.norm1(x_BND), rotary)
         return cast(Tensor, x_BND + self.mlp(self.norm2(x_BND)))
 
@@ -71,7 +77,7 @@ def run_block(block: nn.Module, x_BND: Tensor, rotary: Tensor, recompute: bool) 
 def initialise(module: nn.Module, blocks: nn.ModuleList) -> None:
     """Released initialisation: truncated normal 0.02, and residual outputs scaled down with depth."""
     for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Conv3d):
+        if isinstance(part, nn.Linear | nn.Conv2d | nn.Conv3d):
             nn.init.trunc_normal_(part.weight, std=0.02)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)

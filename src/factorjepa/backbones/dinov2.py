@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import BackboneError
 from ..seeding import seed_of
-from .blocks import NORM_EPS, Mlp
+from .blocks import NORM_EPS, Attention, Mlp
 
 PATCH = 14
 _OFFSET = 0.1  # cells that the releases without registers add to the grid when they resample positions
@@ -49,20 +49,6 @@ _SIZES = {
 SPECS: dict[str, Dinov2Spec] = _SIZES | {
     f"{name}_reg": dataclasses.replace(spec, registers=4) for name, spec in _SIZES.items()
 }
-
-
-class Attention(nn.Module):
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.proj = nn.Linear(dim, dim)
-
-    def forward(self, x_BND: Tensor) -> Tensor:
-        qkv = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1))
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        mixed = F.scaled_dot_product_attention(q, k, v)
-        return cast(Tensor, self.proj(mixed.transpose(1, 2).flatten(2)))
 
 
 class SwiGlu(nn.Module):
@@ -106,13 +92,14 @@ class Block(nn.Module):
 class PatchEmbedding(nn.Module):
     """The weights of a convolution; patches do not overlap, so it is one matrix product and is computed as that."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, patch: int = PATCH) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(3, dim, kernel_size=PATCH, stride=PATCH)
+        self.proj = nn.Conv2d(3, dim, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
         batch, channels, height, width = images.shape
-        pixels = images.reshape(batch, channels, height // PATCH, PATCH, width // PATCH, PATCH)
+        patch = self.proj.kernel_size[0]
+        pixels = images.reshape(batch, channels, height // patch, patch, width // patch, patch)
         pixels = pixels.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
         return F.linear(pixels, self.proj.weight.flatten(1), self.proj.bias)
 

@@ -16,10 +16,9 @@ from ..errors import BackboneError
 from .dinov2 import SPECS, Dinov2, Dinov2Spec, build_dinov2, dinov2_spec
 from .reading import Shapes, read_torch
 from .recognition import compare, table
+from .releases import release_of
 
 logger = logging.getLogger(__name__)
-
-BASE_URL = "https://dl.fbaipublicfiles.com/dinov2/"
 
 
 def released_url(arch: str) -> str:
@@ -28,9 +27,8 @@ def released_url(arch: str) -> str:
     >>> released_url("dinov2_vitg14_reg")
     'https://dl.fbaipublicfiles.com/dinov2/dinov2_vitg14/dinov2_vitg14_reg4_pretrain.pth'
     """
-    spec = dinov2_spec(arch)
-    size = arch.removesuffix("_reg")
-    return f"{BASE_URL}{size}/{size}{f'_reg{spec.registers}' if spec.registers else ''}_pretrain.pth"
+    dinov2_spec(arch)  # an unknown name is an error of its own
+    return release_of(arch).url
 
 
 def load_dinov2(
@@ -84,8 +82,7 @@ def _advice(found: Shapes, asked: str) -> str:
 def _open(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise BackboneError(
-            f"{path}: no such weights file; the publisher keeps them under {BASE_URL}, for example "
-            f"{released_url('dinov2_vits14').removeprefix(BASE_URL)}"
+            f"{path}: no such weights file; the publisher keeps them, for example at {released_url('dinov2_vits14')}"
         )
     if path.stat().st_size == 0:
         raise BackboneError(f"{path}: is empty (0 bytes); fetch it again")

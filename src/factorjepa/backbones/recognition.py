@@ -17,6 +17,8 @@ Parts = Literal["both", "encoder"]
 
 # 2.0 files carry sine-cosine tables that its rotary models never read.
 _UNUSED_IN_20 = frozenset({"encoder.pos_embed", "predictor.predictor_pos_embed"})
+# V-JEPA 1 has the blocks of 2.0 and does read its table, by whose size it is known: 16 frames at 224 or 384 px.
+_TABLES_OF_1 = {(1, 8 * 14**2, 1024), (1, 8 * 14**2, 1280), (1, 8 * 24**2, 1280)}
 _ROWS = 5  # of each kind in the table of a wrong file
 _ALIKE = 0.5  # share of equal keys from which a file is said to be an architecture, though not exactly
 _FOREIGN = 0.05  # share below which naming the nearest architecture would only mislead
@@ -98,7 +100,7 @@ def differences(weights: WeightsFile, spec: BackboneSpec, parts: Parts) -> Diffe
     found = {
         key: shape
         for key, shape in weights.shapes.items()
-        if not (parts == "encoder" and key.startswith("predictor.")) and not _unused(key, spec)
+        if not (parts == "encoder" and key.startswith("predictor.")) and not _unused(key, shape, spec)
     }
     return compare(expected, found, weights.whole_numbers)
 
@@ -125,7 +127,7 @@ def origin_of(weights: WeightsFile, spec: BackboneSpec, parts: Parts) -> str:
         inner = weights.header.get("origin")
         return f"{weights.path.name} ({inner})" if inner else weights.path.name
     taken = ", ".join(source for part, source in weights.sources.items() if parts == "both" or part == "encoder.")
-    unused = [key.partition(".")[2] for key in weights.shapes if _unused(key, spec)]
+    unused = [key.partition(".")[2] for key, shape in weights.shapes.items() if _unused(key, shape, spec)]
     left_out = f" (left out, never read by a rotary model: {', '.join(unused)})" if unused else ""
     return f"{weights.path.name}: {taken}{left_out}"
 
@@ -163,6 +165,10 @@ def _advice(weights: WeightsFile, arch: str | None) -> str:
             "These are the names of Hugging Face transformers, whose files are not read here: fetch the official one "
             "(`factorjepa weights list`)."
         )
+    from .families import fitting as families_of  # it compares keys with what is above
+
+    if others := families_of(weights):
+        return f"It holds {' or '.join(others)}, an encoder to look through: `factorjepa scorecard` takes it."
     if weights.whole_numbers:
         return "Weights are floating point: the file was quantised, or is of another model."
     likely, share = most_likely(weights.shapes)
@@ -187,15 +193,15 @@ def most_likely(found: Shapes) -> tuple[tuple[str, ...], float]:
     for name in names():
         spec = resolve(name)
         expected = {key: shape for key, shape in wanted(spec, "both").items() if key.startswith(held)}
-        present = {key for key in found if not _unused(key, spec)}
+        present = {key for key, shape in found.items() if not _unused(key, shape, spec)}
         agreeing = sum(found.get(key) == shape for key, shape in expected.items())
         scores[name] = agreeing / len(expected.keys() | present)
     best = max(scores.values())
     return tuple(name for name, score in scores.items() if score == best), best
 
 
-def _unused(key: str, spec: BackboneSpec) -> bool:
-    return not spec.modalities and key in _UNUSED_IN_20
+def _unused(key: str, shape: tuple[int, ...], spec: BackboneSpec) -> bool:
+    return not spec.modalities and key in _UNUSED_IN_20 and shape not in _TABLES_OF_1
 
 
 def _predictor_absent(weights: WeightsFile) -> bool:

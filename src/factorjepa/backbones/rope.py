@@ -52,6 +52,12 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + swapped * sine
 
 
+def rotate_halves(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Turn `x [..., H, E]` where dim i is paired with dim i + E/2, as DINOv3 does; the sine of the first half is
+    negated."""
+    return x * cosine + x.roll(x.shape[-1] // 2, -1) * sine
+
+
 class RotaryTables(nn.Module):
     """Tables of one head width, computed once per grid, in fp32 whatever the model's dtype, never in the state dict.
 

@@ -24,45 +24,17 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ..errors import BackboneError
 from ..storage import storage_error, write_text
+from .releases import RELEASES, Release
 from .spec import BackboneSpec
 
 if TYPE_CHECKING:
     from .recognition import Parts
 
-BASE_URL = "https://dl.fbaipublicfiles.com/vjepa2/"
 _CHUNK = 1 << 20
 _RETRIED = {408, 429, 500, 502, 503, 504}
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if the server said
 Trust = Literal["given", "catalogue", "record", "first use"]
-
-
-@dataclass(frozen=True)
-class Release:
-    """One official file; the checksum is None where the publisher does not state it."""
-
-    arch: str
-    file: str
-    sha256: str | None = None
-
-    @property
-    def url(self) -> str:
-        return BASE_URL + self.file
-
-
-CATALOGUE: dict[str, Release] = {
-    release.arch: release
-    for release in (
-        Release("vjepa2_1_vit_base_384", "vjepa2_1_vitb_dist_vitG_384.pt"),
-        Release("vjepa2_1_vit_large_384", "vjepa2_1_vitl_dist_vitG_384.pt"),
-        Release("vjepa2_1_vit_giant_384", "vjepa2_1_vitg_384.pt"),
-        Release("vjepa2_1_vit_gigantic_384", "vjepa2_1_vitG_384.pt"),
-        Release("vjepa2_vit_large", "vitl.pt"),
-        Release("vjepa2_vit_huge", "vith.pt"),
-        Release("vjepa2_vit_giant", "vitg.pt"),
-        Release("vjepa2_vit_giant_384", "vitg-384.pt"),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -82,12 +54,6 @@ def weights_folder() -> Path:
     if stated:
         return Path(stated)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "factorjepa" / "weights"
-
-
-def release_of(name: str) -> Release:
-    if name in CATALOGUE:
-        return CATALOGUE[name]
-    raise BackboneError(f"no released weights are known for {name!r}; there are: {', '.join(CATALOGUE)}")
 
 
 def fetch(
@@ -146,7 +112,7 @@ def verify(
     """
     if not path.is_file():
         raise BackboneError(f"{path}: no such weights file")
-    release = release or next((known for known in CATALOGUE.values() if known.file == path.name), None)
+    release = release or next((known for known in RELEASES.values() if known.file == path.name), None)
     wanted, trust = _wanted(path, release, sha256)
     # With nothing to compare with, what is wrong is said at once rather than after reading gigabytes.
     holds = _recognised(path, release) if wanted is None else ""
@@ -188,17 +154,23 @@ def partial_of(target: Path) -> Path:
 
 def _recognised(path: Path, release: Release | None) -> str:
     """What the file holds, in words; an error unless that is whole weights, and of the release that it is named for."""
+    from .families import fitting
+    from .reading import open_weights
     from .recognition import recognise
 
     try:
-        found = recognise(path)
+        if names := fitting(open_weights(path)):
+            holds = f"{' or '.join(names)}, an encoder"
+        else:
+            found = recognise(path)
+            names, holds = found.names, str(found)
     except BackboneError as error:
         raise BackboneError(f"{error}\n  No checksum was recorded.") from None
-    if release is not None and release.arch not in found.names:
+    if release is not None and release.arch not in names:
         raise BackboneError(
-            f"{path}: has the name of {release.arch}, but holds {found}; rename it. No checksum was recorded."
+            f"{path}: has the name of {release.arch}, but holds {holds}; rename it. No checksum was recorded."
         )
-    return str(found)
+    return holds
 
 
 def _need_weights(partial: Path, address: str) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from .. import __version__
-from ..config import Settings
-from ..corpus.access import AuditClips, ClipSet, Corpus, EvaluationClips, TrainingClips
-from ..corpus.loader import Batch, EvaluationLoader, Loader
+from ..corpus.access import AuditClips, ClipSet, Corpus
+from ..corpus.loader import Batch
 from ..corpus.windows import WindowSpec
 from ..errors import CorpusError, TeacherError
 from ..scores import ENCODER
@@ -24,7 +20,7 @@ from ..training.origin import open_backbone
 from ..training.settings import TrainSettings
 from ..world import ClipTruth
 from .diagnostic import Part, Role
-from .labels import action_of, tags_of
+from .parts import batches, clip_sets, digest_of, labels_of, text_of
 from .reference import Precision, Reference
 from .resimulation import Worlds
 from .scene import Known, Scene
@@ -102,13 +98,7 @@ class Evaluator:
         backbone = open_backbone(conditions.arch, conditions.weights, device)
         self.reference = Reference(backbone, conditions.context, self.precision)
         corpus = Corpus.open(Path(conditions.data))
-        measured: EvaluationClips = corpus.audit() if settings.split == "audit" else corpus.evaluation(settings.split)
-        if settings.clips is not None:
-            measured = measured.subset(min(settings.clips, len(measured)), seed=0)
-        fit, choose = corpus.training(), corpus.validation()
-        fit = fit.subset(min(settings.probes.fit_clips, len(fit)), seed=0)
-        choose = choose.subset(min(settings.probes.choose_clips, len(choose)), seed=0)
-        sets: dict[Role, ClipSet] = {"fit": fit, "choose": choose, "measure": measured}
+        sets = clip_sets(corpus, settings)
         self._cache, packets = self._packets(sets, needs_packets)
         self.parts = [self._scenes(role, clips, packets.get(role)) for role, clips in sets.items()]
 
@@ -122,16 +112,16 @@ class Evaluator:
         sections = {"masks": settings.masks, "interventions": settings.interventions, "motion": settings.motion,
                     "probes": settings.probes, "actions": settings.actions, "rollout": settings.rollout,
                     "pace": settings.pace}  # fmt: skip
-        clips = {f"{scenes.part.role} clips": _digest_of(scenes.clips) for scenes in self.parts}
+        clips = {f"{scenes.part.role} clips": digest_of(scenes.clips) for scenes in self.parts}
         return {
             "version": __version__,
             f"{ENCODER}{conditions.backbone}": self.reference.digest(),
-            "window": _text({**conditions.window.model_dump(), "context": conditions.context,
+            "window": text_of({**conditions.window.model_dump(), "context": conditions.context,
                              "replication": settings.replication}),
             "split": settings.split,
             **clips,
-            **{name: _text(section) for name, section in sections.items()},
-            "labels": _labels_of([scenes.clips for scenes in self.parts]),
+            **{name: text_of(section) for name, section in sections.items()},
+            "labels": labels_of([scenes.clips for scenes in self.parts]),
             "packets": f"{self._cache.header['digest']} ({self._cache.teacher})" if self._cache else "none",
             "truth": str(any(scenes.part.truth for scenes in self.parts)),
             "precision": "bf16" if self.precision.bf16 else "fp32",
@@ -177,24 +167,14 @@ class Evaluator:
             return Known(teacher, own, truths, [worlds.of(clip) for clip in batch.clips] if worlds else None)
 
         part = Part(role, packets is not None, truthful is not None, worlds is not None)
-        return Scenes(part, clips, lambda: self._batches(clips), know, self.reference, self.settings)
-
-    def _batches(self, clips: ClipSet) -> Iterator[Batch]:
-        settings, conditions = self.settings, self.conditions
-        if isinstance(clips, EvaluationClips):
-            yield from EvaluationLoader(
-                clips, conditions.window, settings.batch, settings.workers, replication=settings.replication
-            )
-            return
-        assert isinstance(clips, TrainingClips)
-        whole = len(clips) // settings.batch * settings.batch  # a training loader leaves out what fills no batch
-        pieces = [(clips[:whole], settings.batch)] if whole else []
-        if whole < len(clips):
-            pieces.append((clips[whole:], len(clips) - whole))
-        for some, size in pieces:
-            yield from Loader(
-                some, conditions.window, size, 0, settings.workers, replication=settings.replication, shuffle=False
-            )
+        return Scenes(
+            part,
+            clips,
+            lambda: batches(clips, self.conditions.window, self.settings),
+            know,
+            self.reference,
+            self.settings,
+        )
 
 
 def _has_truth(clips: AuditClips) -> bool:
@@ -203,18 +183,3 @@ def _has_truth(clips: AuditClips) -> bool:
     except CorpusError:
         return False
     return True
-
-
-def _digest_of(clips: ClipSet) -> str:
-    ids = hashlib.blake2b("\n".join(clip.clip_id for clip in clips).encode(), digest_size=8)
-    return f"{len(clips)}, {ids.hexdigest()}"
-
-
-def _labels_of(sets: Sequence[ClipSet]) -> str:
-    """Of the labels in the manifest that diagnostics read."""
-    labels = [(clip.clip_id, action_of(clip), tags_of(clip)) for clips in sets for clip in clips]
-    return hashlib.blake2b(json.dumps(labels).encode(), digest_size=8).hexdigest()
-
-
-def _text(section: Settings | dict[str, Any]) -> str:
-    return json.dumps(section.model_dump(mode="json") if isinstance(section, Settings) else section)

@@ -1,4 +1,4 @@
-"""Verbs that measure: `evaluate`, `diagnostics`."""
+"""Verbs that measure: `evaluate`, `scorecard`, `diagnostics`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,55 @@ def evaluate(
         raise typer.Exit(1)
 
 
+def scorecard(
+    data: Annotated[Path, typer.Argument(help="A corpus.")],
+    encoder: Annotated[
+        list[str], typer.Option(help="An architecture, or ARCH=FILE with its weights; repeatable.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for scores.parquet and its parts.")],
+    split: Annotated[str, typer.Option(help="test, audit or validation.")] = "test",
+    clips: Annotated[int | None, typer.Option(help="A stratified subset of at most this many clips.", min=1)] = None,
+    batch: Annotated[int | None, typer.Option(help="Clips at a time.", min=1)] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Pixels at which clips are read (default: the largest of the encoders').", min=32)
+    ] = None,
+    context: Annotated[int, typer.Option(help="Frames that the encoders see, of the window's 16.", min=2)] = 12,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. probes.fit_clips=500; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+) -> None:
+    """What probes read from frozen encoders: motion, actions, agents, order. Run it again to finish or to add some.
+
+    nano comes with the package; others are fetched (`factorjepa weights list`) or given as ARCH=FILE.
+
+    Example:  [bold]factorjepa scorecard out --encoder nano --encoder dinov2_vits14=dinov2_vits14_pretrain.pth \
+    --out card[/bold]
+    """
+    import torch
+
+    from ..backbones.frozen import side_of
+    from ..config import resolve
+    from ..corpus.windows import WindowSpec
+    from ..diagnostics.scorecard import scorecard as score
+    from ..diagnostics.settings import EvaluateSettings
+
+    settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
+    pairs = [(arch, Path(file) if file else None) for arch, _, file in (one.partition("=") for one in encoder)]
+    window = WindowSpec(size=size or max(side_of(arch) for arch, _ in pairs))
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with counting("scoring", "clip") as progress:
+        made = score(data, pairs, out, settings, place, window, context, progress)
+    console.print(_summary(made.scores))
+    for arch in made.again:
+        console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
+    for arch, missing in made.missing.items():
+        for what, count in missing.items():
+            console.print(f"{arch}: no score of {counted(count, 'clip')}: {what}", soft_wrap=True, markup=False)
+    console.print(f"clips were read at {made.size} px", highlight=False)
+    console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
+
+
 def diagnostics() -> None:
     """Every diagnostic: what it is, which way is better, and which frozen evaluator it rests on.
 
@@ -89,8 +138,10 @@ def diagnostics() -> None:
 
 
 def _summary(scores: Scores) -> Table:
-    """Plain means of the headline variants over clips; intervals and contrasts are for the statistics."""
+    """Headlines from plain means over clips; intervals and contrasts are for the statistics."""
     import numpy as np
+
+    from ..statistics.measures import measures_of
 
     columns = scores.columns()
     table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
@@ -98,14 +149,19 @@ def _summary(scores: Scores) -> Table:
     for run in scores.runs:
         table.add_column(f"{run.title}\nseed {run.seed}", justify="right")
     for info in scores.diagnostics.values():
-        if info.reduction != "mean":
+        if info.reduction not in ("mean", "macro_f1"):
             continue
         cells = []
         for run in scores.runs:
-            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name,
-                      "variant": info.headline}  # fmt: skip
+            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name}
             mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
-            cells.append(f"{np.mean(columns['value'][mine]):.4f}" if mine.any() else "-")
+            variant, value = columns["variant"][mine], columns["value"][mine]
+            if not len(value) or (info.reduction == "mean" and info.headline not in variant):
+                cells.append("-")
+                continue
+            headline = measures_of(info, sorted({*variant}))[0]
+            means = [value[variant == component].mean() for component in headline.components]
+            cells.append(f"{headline.reduce(np.array(means)):.4f}")
         arrow = "↓" if info.direction == "lower" else "↑"
         table.add_row(f"{info.title} {arrow}", *cells)
     return table

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: only the verbs that need it 
 
 weights_app = typer.Typer(
     name="weights",
-    help="Released V-JEPA weights: list, fetch (resumable), verify, convert to safetensors.",
+    help="Released weights: list, fetch (resumable), verify, convert to safetensors.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -32,16 +32,25 @@ def list_weights(folder: Folder = None) -> None:
 
     Example:  [bold]factorjepa weights list[/bold]
     """
+    from ..backbones.families import parameters
     from ..backbones.recognition import wanted
+    from ..backbones.releases import CATALOGUE, ENCODERS, Release
     from ..backbones.spec import resolve
-    from ..backbones.weights import CATALOGUE, weights_folder
+    from ..backbones.weights import weights_folder
 
     where = folder or weights_folder()
+
+    def row(release: Release, count: int, converted: str = "") -> None:
+        sizes = f"{f'{count / 1e6:.0f} M':>10}{converted:>11}"
+        typer.echo(f"{release.arch:<26}{sizes}  {_here(where / release.file):>12}  {release.url}")
+
     typer.echo(f"{'name':<26}{'parameters':>10}{'converted':>11}  {'here':>12}  address")
     for release in CATALOGUE.values():
-        parameters = sum(map(math.prod, wanted(resolve(release.arch), "both").values()))
-        sizes = f"{f'{parameters / 1e6:.0f} M':>10}{f'{parameters * 4 / 1e9:.2f} GB':>11}"
-        typer.echo(f"{release.arch:<26}{sizes}  {_here(where / release.file):>12}  {release.url}")
+        count = sum(map(math.prod, wanted(resolve(release.arch), "both").values()))
+        row(release, count, f"{count * 4 / 1e9:.2f} GB")
+    typer.echo("\nEncoders to look through, read as they are published (`factorjepa scorecard`):")
+    for release in ENCODERS.values():
+        row(release, parameters(release.arch))
     typer.echo(
         f"\nFolder: {where}\n"
         "`converted` is the size as safetensors (fp32). The official files hold a second encoder and the optimiser's "
@@ -72,7 +81,8 @@ def fetch_weights(
 
     Example:  [bold]factorjepa weights fetch vjepa2_1_vit_giant_384[/bold]
     """
-    from ..backbones.weights import fetch, release_of, weights_folder
+    from ..backbones.releases import release_of
+    from ..backbones.weights import fetch, weights_folder
 
     release = release_of(name)
     with downloading(release.file) as progress:
@@ -194,8 +204,9 @@ def features(
 def _fetched(arch: str | None) -> Path:
     """The file that comes with the package (`nano`), or where `weights fetch` put an architecture's."""
     from ..backbones.packaged import packaged_weights
+    from ..backbones.releases import CATALOGUE
     from ..backbones.spec import resolve
-    from ..backbones.weights import CATALOGUE, weights_folder
+    from ..backbones.weights import weights_folder
 
     resolve(arch or "nano")  # an unknown name is an error of its own
     packaged = packaged_weights(arch or "nano")
@@ -212,7 +223,7 @@ def _fetched(arch: str | None) -> Path:
 def _spec_of(path: Path) -> str | BackboneSpec:
     """What a file is, by its released name or else by its keys, all of which must fit."""
     from ..backbones.recognition import recognise
-    from ..backbones.weights import CATALOGUE
+    from ..backbones.releases import CATALOGUE
 
     for release in CATALOGUE.values():
         if release.file == path.name:

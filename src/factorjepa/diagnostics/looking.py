@@ -1,0 +1,89 @@
+"""A frozen encoder in a method's place: diagnostics ask for a prediction and are given the encoder's tokens instead.
+
+What a method predicts from, the encoder sees: the context, as it is or as it was altered. Two frames are one step for
+every encoder: video encoders give a token for both, of an image encoder's tokens the mean is taken. So probes have as
+many features of time from either kind.
+
+Shapes: B clips, T frames, S steps, n steps of every other frame, p places, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..backbones.frozen import FrozenEncoder
+from ..backbones.masks import Grid
+from ..errors import DiagnosticsError
+from ..objective import normalised_targets
+from ..pixels import Frames
+from .asks import Answers, Ask, Predict, Predicted
+from .continuing import Paced
+from .correspondence import cycle_back, kendall
+from .reference import Precision, Reference
+from .scene import Scene
+
+STEP = 2  # frames
+
+
+class Looker(Reference):
+    """The encoder that is looking now, and the grid of its tokens. The scenes are the same for all encoders."""
+
+    def __init__(self, encoder: FrozenEncoder, context: int, precision: Precision) -> None:
+        self.context, self.precision = context, precision
+        self.use(encoder)
+
+    def use(self, encoder: FrozenEncoder) -> None:
+        """From now on."""
+        if STEP % encoder.step:
+            raise DiagnosticsError(f"{encoder.name}: its tubelets of {encoder.step} frames do not make steps of {STEP}")
+        self.frozen, self.encoder = encoder, encoder.model  # type: ignore[assignment]  # any encoder; for the digest
+
+    def grid(self, video: Tensor) -> Grid:
+        return video.shape[2] // STEP, *self.frozen.grid
+
+    def context_grid(self, video: Tensor) -> Grid:
+        return self.context // STEP, *self.frozen.grid
+
+    def future(self, video: Tensor, early: int = 0) -> Tensor:
+        raise DiagnosticsError("a frozen encoder alone predicts nothing: it has no target")
+
+    def steps(self, frames: Frames) -> Tensor:
+        """Affine-free LayerNormed tokens `[B, S, p, D]` of `uint8 [B, T, H, W, 3]`, float32 on the CPU."""
+        with self.precision():
+            tokens = self.frozen.tokens(frames)
+        paired = tokens.reshape(len(tokens), frames.shape[1] // STEP, -1, *tokens.shape[2:]).mean(2)
+        return normalised_targets(paired).cpu()
+
+
+class Looked(Answers):
+    """The encoder's tokens of what a method would have predicted from."""
+
+    def __init__(self, looker: Looker, scene: Scene, asks: Iterable[Ask[Any]]) -> None:  # no subject answers
+        self._answers = {ask: Predicted(looker.steps(_shown(ask, scene)).flatten(1, 2)) for ask in dict.fromkeys(asks)}
+
+
+def correspondence(looker: Looker, scene: Scene) -> tuple[Tensor, Tensor]:
+    """TCC between the clip's even and its odd frames, two sequences that never share one: seconds, and tau, `[B]`.
+
+    Steps are matched by the mean squared difference of their tokens at the same places.
+    """
+    even_BnpD, odd_BnpD = (looker.steps(_whole_steps(scene.frames_BTHW3[:, first::2])) for first in (0, 1))
+    apart_Bnn = torch.stack([(even_BnpD - one[:, None]).square().mean((2, 3)) for one in odd_BnpD.unbind(1)], dim=2)
+    seconds = 2 * STEP * float(scene.times_BT[0, 1] - scene.times_BT[0, 0])  # every other frame: twice as long
+    return cycle_back(apart_Bnn) * seconds, kendall(apart_Bnn.argmin(2))
+
+
+def _shown(ask: Ask[Any], scene: Scene) -> Frames:
+    if isinstance(ask, Predict) and not ask.hidden:
+        return ask.view.frames(scene)[:, : scene.context]
+    if isinstance(ask, Paced):
+        return scene.frames_BTHW3[:, ask.frames(scene.context, STEP)]
+    raise DiagnosticsError(f"a frozen encoder cannot be asked {ask}")
+
+
+def _whole_steps(frames: Frames) -> Frames:
+    return frames[:, : frames.shape[1] // STEP * STEP]

@@ -13,7 +13,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

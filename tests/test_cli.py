@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,12 +18,14 @@ from PIL import Image, ImageSequence
 from typer.main import get_command
 
 import factorjepa
+from factorjepa.backbones import build
+from factorjepa.backbones.checkpoint import save
 from factorjepa.cli import app, main
 from factorjepa.config import resolve
 from factorjepa.corpus.manifest import MANIFEST, Manifest
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
 from factorjepa.terminal import console, error_console
-from factorjepa.verbs import data, look
+from factorjepa.verbs import demo
 from factorjepa.video import probe
 from factorjepa.world import WorldSettings
 
@@ -288,26 +290,31 @@ def test_simulate_says_what_it_repaired(command: Command, tmp_path: Path) -> Non
     assert f"{victim}: had " in ran.stderr
 
 
-def test_demo_ends_with_what_it_made_and_what_to_try_next(
+def test_demo_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def small(folder: Path, overrides: list[str], **options: Any) -> None:
-        data.simulate(folder, [*overrides, "size=32", "seconds=[6,6]"], **options | {"workers": 1})
-
-    monkeypatch.setattr(look, "simulate", small)
-    monkeypatch.setattr(look, "DEMO_METHODS", ("frozen", "factorjepa"))
-    ran = command("demo", "--out", tmp_path, "--clips", 30, "--updates", 1)
+    small = {"dim": 48, "depth": 4, "heads": 2, "mlp_hidden": 96, "taps": (0, 1, 2, 3), "grid": (4, 4),
+             "predictor_dim": 48, "predictor_depth": 2, "predictor_heads": 2}  # fmt: skip
+    save(build("nano", **small), tmp_path / "small.safetensors")
+    model = ["arch=file", f"weights={tmp_path / 'small.safetensors'}", "size=32", "dictionary_clips=8"]
+    monkeypatch.setattr(demo, "METHODS", ("frozen", "factorjepa"))
+    monkeypatch.setattr(demo, "SEEDS", (17,))
+    monkeypatch.setattr(demo, "CLIP", ["size=32", "seconds=[4.5,4.6]"])
+    monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *model])
+    out = tmp_path / "demo"
+    ran = command("demo", "--out", out, "--clips", 40, "--updates", 1)
     assert ran.returncode == 0, ran.stderr
-    made, _, following = ran.stdout.partition("Made:")[2].partition("Next:")
-    assert f"{tmp_path / 'pictures' / 'contact_sheet.png'}: one frame each of 24 clips" in made
-    assert "overlay.gif: clip " in made
-    assert "dense / sparse" in ran.stdout  # the comparison, and not all tables of both
-    assert "Splits" not in ran.stdout
-    assert "FactorJEPA" in ran.stdout.partition("Validation, best checkpoint")[2]
-    for line in following.strip().splitlines():
-        verb = line.split()[1]
-        assert line.split()[0] == "factorjepa"
-        assert verb in verbs()
+    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
+    page = out / "scores" / "report" / "index.html"
+    assert f"Open {page}" in ran.stdout
+    assert "Does factorization help?" in page.read_text(encoding="utf-8")
+    shutil.rmtree(out / "scores")
+    checkpoint = next((out / "runs" / "factorjepa-17" / "checkpoints").glob("*/weights.safetensors"))
+    before = checkpoint.stat().st_mtime_ns
+    again = command("demo", "--out", out, "--clips", 40, "--updates", 1)
+    assert again.returncode == 0, again.stderr
+    assert page.exists()
+    assert checkpoint.stat().st_mtime_ns == before  # what was finished is left as it was
 
 
 def test_the_verbs_are_plain_functions_that_typer_understands() -> None:

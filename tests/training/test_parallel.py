@@ -31,9 +31,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "factorjepa": {"method": "factorjepa", "accumulate": 2},
     "auto_rgn": {"method": "auto_rgn"},
     "continual": {"method": "continual"},
-    "shuffled": {"method": "shuffled_targets"},
     "fsdp": {"method": "factorjepa", "parallel": "fsdp"},
-    "fsdp_continual": {"method": "continual", "parallel": "fsdp", "accumulate": 2, "recompute": True},
 }
 MOVED = {"method": "factorjepa_raw"}  # begun by one process, finished by two that share the weights
 WORKER = Path(__file__).with_name("spawned.py")

@@ -21,6 +21,7 @@ from .teacher import targets
 METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
 SEEDS = (17, 29)
 CLIP = ["seconds=[4.5,6]"]  # a window is 4 s long: more would only take time
+TRAINING = ["batch=4", "warmup=5", "validation_clips=12"]
 PER_SOURCE, SHARES = 2, (0.5, 0.15, 0.35)  # many streets, a third of them to test on
 
 
@@ -72,11 +73,10 @@ def _train(data: Path, folder: Path, updates: int) -> list[Path]:
     from ..training.several import Job, train_all
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    words = [f"updates={updates}", f"warmup={min(5, updates)}", f"validate_every={max(1, updates // 3)}",
-             f"save_every={updates}", "batch=4", "validation_clips=12"]  # fmt: skip
+    pace = [f"updates={updates}", f"validate_every={max(1, updates // 3)}", f"save_every={updates}"]
     jobs = [
         Job(
-            resolve(TrainSettings, "nano", words, data=str(data), method=method, seed=seed),
+            resolve(TrainSettings, "nano", [*TRAINING, *pace], data=str(data), method=method, seed=seed),
             folder / f"{method}-{seed}",
         )
         for method in METHODS

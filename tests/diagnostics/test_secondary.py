@@ -29,6 +29,7 @@ from factorjepa.diagnostics.reordered import REVERSED, RIFFLED, shown_evidence
 from factorjepa.diagnostics.rollout import LevelMoments, Lift, Moments, Rolled, Rollout
 from factorjepa.diagnostics.scene import Scene
 from factorjepa.diagnostics.settings import EvaluateSettings
+from factorjepa.diagnostics.stability import RolloutDrift
 from factorjepa.diagnostics.taxonomy_f1 import TaxonomyF1
 from factorjepa.diagnostics.transformations import TemporalOrder
 from factorjepa.errors import DiagnosticsError
@@ -67,7 +68,7 @@ def test_a_rollout_sees_no_more_than_the_frames_it_begins_with(
 ) -> None:
     side, who = evaluator(clips=2), model(family)
     fit, scene = next(iter(side.parts[0])), next(iter(side.parts[2]))
-    rollout = Rollout(2, Lift.fit(LevelMoments().answer(who, fit), 1e-3))
+    rollout = Rollout(2, Lift.fit(LevelMoments(16).answer(who, fit), 1e-3))
     rolled, other, grey = (rollout.answer(who, one) for one in (scene, with_another_future(scene), blanked(scene, 8)))
     for field in dataclasses.fields(Rolled):
         assert torch.equal(getattr(rolled, field.name), getattr(other, field.name)), "the future was looked at"
@@ -80,7 +81,7 @@ def test_a_rollout_sees_no_more_than_the_frames_it_begins_with(
 
 def test_what_is_fed_back_decides_the_later_steps_alone(model: Callable[[str], Subject], evaluator: Make) -> None:
     who, scene = model("full"), next(iter(evaluator(clips=2).parts[2]))
-    lift = Lift.fit(LevelMoments().answer(who, scene), 1e-3)
+    lift = Lift.fit(LevelMoments(16).answer(who, scene), 1e-3)
     nothing = Lift("nothing", torch.zeros_like(lift.weight_FL))
     one, other = (Rollout(2, each).answer(who, scene).steps_BtD for each in (lift, nothing))
     places = scene.grid[1] * scene.grid[2]
@@ -92,7 +93,7 @@ def test_the_lift_finds_a_linear_map_and_equal_lifts_are_one_ask() -> None:
     random = torch.Generator().manual_seed(0)
     x, weight = torch.randn(400, 6, generator=random).double(), torch.randn(7, 20, generator=random).double()
     x1 = torch.cat([x, torch.ones(400, 1)], dim=1)
-    moments = Moments(x1.T @ x1, x1.T @ (x1 @ weight), 400)
+    moments = Moments(x1.T @ x1, x1.T @ (x1 @ weight), 400, 1)
     lift = Lift.fit(moments, 1e-9)
     assert torch.allclose(lift(x.float()), (x1 @ weight).float(), atol=1e-4)
     assert Rollout(2, lift) == Rollout(2, Lift.fit(moments, 1e-9)) != Rollout(2, Lift.fit(moments, 1.0))
@@ -105,7 +106,7 @@ def test_a_lift_of_training_clips_explains_most_of_other_contexts(
     side, who = evaluator(clips=2), model("full")
     fit, scene = next(iter(side.parts[0])), next(iter(side.parts[2]))
     levels = encode(who, scene, range(12))
-    lift = Lift.fit(LevelMoments().answer(who, fit), 1e-3)
+    lift = Lift.fit(LevelMoments(16).answer(who, fit), 1e-3)
     apart = (lift(last_level(who, levels)) - levels).square().mean()
     assert apart < 0.5 * (levels - levels.mean((0, 1))).square().mean()
 
@@ -193,6 +194,26 @@ def test_a_prediction_that_tells_what_was_done_is_read() -> None:
     one.finish()
     assert {found.value for found in one.found} == {1.0}
     assert len(one.found) == 6
+
+
+@given(st.lists(st.integers(1, 9), min_size=5, max_size=9))
+@settings(max_examples=20)
+def test_the_first_training_clips_are_used_however_they_are_batched(sizes: list[int]) -> None:
+    chosen = EvaluateSettings.model_validate({"probes": {"transformed_clips": 5}, "rollout": {"fit_clips": 5}})
+    one, drift, part, seen = TemporalOrder(chosen), RolloutDrift(chosen), Part("fit", True, False), 0
+    for size in sizes:
+        clips = tuple(clip(seen + n) for n in range(size))
+        scene = cast(Scene, SimpleNamespace(clips=clips, grid=(2, 2, 2)))
+        if asked := list(one.asks(part)):
+            one.see(part, scene, cast(Answers, {ask: Predicted(torch.zeros(size, 8, 5)) for ask in asked}))
+        for ask in cast(list[LevelMoments], list(drift.asks(part))):
+            told = Moments(torch.eye(3), torch.ones(3, 6), 7, min(ask.clips, size))
+            drift.see(part, scene, cast(Answers, {ask: told}))
+        seen += size
+    assert {each.clip_id for each in one._pools["fit"].clips} == {str(n) for n in range(5)}
+    assert len(one._pools["fit"]) == 2 * 5
+    assert drift._moments is not None
+    assert drift._moments.clips == 5
 
 
 def clip(number: int, **attributes: str) -> Clip:

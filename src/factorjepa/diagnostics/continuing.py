@@ -37,11 +37,14 @@ class Context:
 
 
 @torch.no_grad()
-def encode(subject: Subject, scene: Scene, frames: Sequence[int]) -> Tensor:
-    """Tokens `[B, c, L]` of some context frames, shown as a clip of their own: the encoder sees no other."""
+def encode(subject: Subject, scene: Scene, frames: Sequence[int], clips: int | None = None) -> Tensor:
+    """Tokens `[B, c, L]` of some context frames, shown as a clip of their own: the encoder sees no other.
+
+    Of the batch's first `clips`; None: of all.
+    """
     if max(frames) >= scene.context:
         raise DiagnosticsError(f"frame {max(frames)} is no context frame: a prediction must not see it")
-    video = scene.video()[:, :, list(frames)].to(subject.precision.device)
+    video = scene.video()[:clips, :, list(frames)].to(subject.precision.device)
     with subject.precision():
         tokens_BcL: Tensor = subject.model.encoder(video, None, levels=True)
     return tokens_BcL.float()

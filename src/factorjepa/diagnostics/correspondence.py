@@ -23,7 +23,7 @@ from .scene import Scene
 from .stability import tubelet_seconds
 
 _EVALUATOR = "frozen pretrained encoder, affine-free LayerNormed tokens; nearest neighbour"
-_PROVENANCE = "the last 2 tubelets of the context and the future, predicted from the frames before, and the clip itself"
+_PROVENANCE = "the end of the context (`rollout.early`, 2 tubelets) and the future, predicted from the frames before"
 
 
 class CycleBack(Diagnostic):

@@ -56,7 +56,7 @@ class Diagnostic(ABC):
 
     @abstractmethod
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
-        """Evaluations of the model that it needs on every batch of this part; none: it does not see the part."""
+        """Evaluations of the model that it needs on the next batch of this part; none: it does not see the batch."""
 
     @abstractmethod
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:

@@ -135,9 +135,11 @@ def run_pass(
     """Show the model every batch of every part once. What several diagnostics ask is answered once."""
     seen = 0
     for scenes in evaluator.parts:
-        asks = {one: list(one.asks(scenes.part)) for one in diagnostics}
-        interested = [one for one in diagnostics if asks[one]]
-        for scene in scenes if interested else ():
+        if not any(list(one.asks(scenes.part)) for one in diagnostics):
+            continue
+        for scene in scenes:
+            asks = {one: list(one.asks(scenes.part)) for one in diagnostics}
+            interested = [one for one in diagnostics if asks[one]]
             answers = Answers(subject, scene, (ask for one in interested for ask in asks[one]))
             for one in interested:
                 one.see(scenes.part, scene, answers)

@@ -32,21 +32,25 @@ class Moments:
 
     xx: Tensor
     xy: Tensor
-    count: int
+    count: int  # tokens
+    clips: int
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(self.xx + other.xx, self.xy + other.xy, self.count + other.count)
+        return Moments(self.xx + other.xx, self.xy + other.xy, self.count + other.count, self.clips + other.clips)
 
 
 @dataclass(frozen=True)
 class LevelMoments(Ask[Moments]):
-    """Of the method's own encoder over the batch's contexts."""
+    """Of the method's own encoder over the contexts of the batch's first clips."""
+
+    clips: int
 
     def answer(self, subject: Subject, scene: Scene) -> Moments:
-        levels_nL = encode(subject, scene, range(scene.context)).flatten(0, 1)
+        levels_nL = encode(subject, scene, range(scene.context), self.clips).flatten(0, 1)
         x_nD = last_level(subject, levels_nL).double()
         x_nF = torch.cat([x_nD, x_nD.new_ones(len(x_nD), 1)], dim=1)
-        return Moments((x_nF.T @ x_nF).cpu(), (x_nF.T @ levels_nL.double()).cpu(), len(x_nF))
+        clips = min(self.clips, len(scene))
+        return Moments((x_nF.T @ x_nF).cpu(), (x_nF.T @ levels_nL.double()).cpu(), len(x_nF), clips)
 
 
 @dataclass(frozen=True)
@@ -113,19 +117,24 @@ class RolloutDiagnostic(Diagnostic):
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
         if part.role == "fit":
-            return (LevelMoments(),)
+            return (self._wanted,) if self._wanted.clips else ()
         return (self._rollout,) if part.role == "measure" and self._moments is not None else ()
 
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         if part.role == "measure":
             self.rolled(scene, answers[self._rollout])
             return
-        moments = answers[LevelMoments()]
+        moments = answers[self._wanted]
         self._moments = moments if self._moments is None else self._moments + moments
 
     @abstractmethod
     def rolled(self, scene: Scene, rolled: Rolled) -> None:
         """State the scores of a batch."""
+
+    @property
+    def _wanted(self) -> LevelMoments:
+        """Of so many more training clips."""
+        return LevelMoments(self.settings.rollout.fit_clips - (self._moments.clips if self._moments else 0))
 
     @cached_property
     def _rollout(self) -> Rollout:

@@ -53,6 +53,7 @@ class ProbeSettings(Settings):
 
     fit_clips: int = Field(default=96, ge=4)  # a stratified subset of at most this many training clips
     choose_clips: int = Field(default=32, ge=1)  # of validation clips
+    transformed_clips: int = Field(default=32, ge=4)  # of the training clips: these are shown reversed, riffled, faster
     grid: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)  # lambda, per clip, features standardised
 
 
@@ -66,6 +67,7 @@ class RolloutSettings(Settings):
     """Autoregressive prediction: it begins before the context's end, so that there are truths to be measured with."""
 
     early: int = Field(default=2, ge=1)  # tubelets of the context that a rollout must predict itself
+    fit_clips: int = Field(default=16, ge=1)  # training clips from whose tokens the lift is fitted
     strength: float = Field(default=1e-3, gt=0)  # lambda of the ridge that turns predictions into context tokens
 
 

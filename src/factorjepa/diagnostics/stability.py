@@ -35,8 +35,8 @@ class RolloutDrift(RolloutDiagnostic):
         unit="L1 per step, clip",
         status="secondary",
         evaluator=_EVALUATOR,
-        provenance="begins 2 tubelets before the context's end; predictions are lifted to context tokens by a ridge "
-        "that is fitted on training clips with the method's own encoder",
+        provenance="begins `rollout.early` (2) tubelets before the context's end; predictions are lifted to context "
+        "tokens by a ridge that is fitted on training clips with the method's own encoder",
     )
 
     def rolled(self, scene: Scene, rolled: Rolled) -> None:

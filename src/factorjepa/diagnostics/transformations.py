@@ -38,12 +38,19 @@ class _Transformations(Diagnostic):
         """The clip in each class."""
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
-        return self.classes()
+        return self.classes() if self._room(part.role) != 0 else ()
 
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
+        clips = scene.clips[: self._room(part.role)]
         for number, ask in enumerate(self.classes()):
-            x = pooled_tokens(answers[ask].tokens_BtD, scene)
-            self._pools[part.role].add(scene.clips, x, np.full(len(scene.clips), number))
+            x = pooled_tokens(answers[ask].tokens_BtD, scene)[: len(clips)]
+            self._pools[part.role].add(clips, x, np.full(len(clips), number))
+
+    def _room(self, role: Role) -> int | None:
+        """How many more clips it wants to see; None: all."""
+        if role != "fit":
+            return None
+        return self.settings.probes.transformed_clips - len(self._pools["fit"]) // len(self.classes())
 
     def finish(self) -> None:
         fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
@@ -91,12 +98,12 @@ class PlaybackPace(_Transformations):
     info = DiagnosticInfo(
         name="playback_pace",
         title="Playback-pace accuracy",
-        formula="accuracy of W pool(Y_hat) at telling at which of K paces the context is shown; chance: 1/K (K = 3)",
+        formula="accuracy of W pool(Y_hat) at telling at which of K paces (3) the context is shown; chance: 1/K",
         direction="higher",
         unit="accuracy, clip",
         status="secondary",
         evaluator=_EVALUATOR,
-        provenance=f"{_PROVENANCE}; every 1st, 2nd or 3rd context frame, as many of each, up to the last",
+        provenance=f"{_PROVENANCE}; every k-th context frame (1st, 2nd, 3rd), as many of each, up to the last",
     )
 
     def classes(self) -> Sequence[Ask[Predicted]]:

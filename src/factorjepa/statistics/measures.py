@@ -48,9 +48,12 @@ def plain_mean(means: Array) -> Array:
 
 
 def f1(means: Array) -> Array:
-    """2 tp / (2 tp + fp + fn) from [..., 3]; undefined for a class that neither occurs nor is predicted."""
+    """2 tp / (2 tp + fp + fn) from [..., 3]; 0 for a class that neither occurs nor is predicted.
+
+    Every class counts for every method alike: left out only where a method does not predict it, it would favour some.
+    """
     tp, fp, fn = np.moveaxis(means, -1, 0)
-    return _ratio(2 * tp, 2 * tp + fp + fn)
+    return np.where(2 * tp + fp + fn == 0, 0.0, _ratio(2 * tp, 2 * tp + fp + fn))
 
 
 def explained(means: Array) -> Array:
@@ -139,11 +142,7 @@ def _headline(info: DiagnosticInfo, parts: _Parts, used: set[str]) -> Measure:
     reduce, width = averaged[0][1], len(averaged[0][0])
 
     def mean_over_parts(means: Array) -> Array:
-        values = reduce(means.reshape(*means.shape[:-1], len(averaged), width))
-        if info.reduction != "macro_f1":
-            return np.asarray(values.mean(-1))
-        known = ~np.isnan(values)  # classes that neither occur nor are predicted are no classes here
-        return _ratio(np.where(known, values, 0.0).sum(-1), known.sum(-1).astype(np.float64))
+        return np.asarray(reduce(means.reshape(*means.shape[:-1], len(averaged), width)).mean(-1))
 
     return Measure(info.name, info.headline, True, sign, components, mean_over_parts)
 

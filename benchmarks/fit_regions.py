@@ -42,8 +42,9 @@ from factorjepa.teacher.parts import Likeness, Parts, measured
 from factorjepa.teacher.proposals import mask_side
 from factorjepa.teacher.quality import SAME, Rates
 from factorjepa.teacher.regions import Floats
-from factorjepa.teacher.scoring import Scoring, Weighed, chance
+from factorjepa.teacher.scoring import Scoring, Weighed
 from factorjepa.teacher.settings import FeatureSettings
+from factorjepa.teacher.unsupervised import worth
 from region_samples import SETTINGS, Boxes, Masks, Verdict, excerpts, footage, jobs, shares, simulated
 from teacher_windows import CachedFeatures
 
@@ -210,10 +211,8 @@ def rates(frames: Sequence[Judged], scoring: Scoring, worth_keeping: float) -> R
     """Of the parts that are kept, each frame by itself."""
     total = Rates()
     for one in frames:
-        tree, nodes, verdict = one.parts.tree, one.parts.nodes, one.verdict
-        worth = np.full(len(tree.parent), -1.0)
-        worth[nodes] = chance(scoring.log_odds(one.parts.measures)) - worth_keeping
-        kept = np.searchsorted(nodes, tree.best_apart(worth))
+        values = worth(one.parts, scoring.log_odds(one.parts.measures), worth_keeping)
+        kept, verdict = np.searchsorted(one.parts.nodes, one.parts.tree.best_apart(values)), one.verdict
         right = verdict.iou[kept] >= SAME
         hits = len(set(verdict.agent[kept[right]].tolist()))
         total += Rates(hits, int((right | ~verdict.on_other[kept]).sum()) - hits, verdict.asked - hits)
@@ -265,7 +264,7 @@ def main() -> None:
     scoring = fitted([one for one in frames if one.group != "choosing"])
     print("\n".join(printed(scoring)))
     groups = {name: [one for one in frames if one.group == name] for name in ("choosing", "footage")}
-    scores = {name: [rates(some, scoring, worth) for worth in WORTHS] for name, some in groups.items()}
+    scores = {name: [rates(some, scoring, price) for price in WORTHS] for name, some in groups.items()}
     best = int(np.argmax([sum(scores[name][k].f1 for name in scores) for k in range(len(WORTHS))]))
     print(f"WORTH_KEEPING = {WORTHS[best]}")
     for name, found in scores.items():

@@ -211,17 +211,14 @@ def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours
     sums = tree.summed(columns)
     labels = rng.integers(-1, 3, (side, side))
     shared = tree.shared(labels, 3)
-    values = rng.normal(size=len(tree.parent))
-    highest = tree.highest_above(values)
     assert len(tree.parent) == 2 * (tree.leaves.max() + 1) - 1
     assert (tree.parent[:-1] > np.arange(len(tree.parent) - 1)).all()
     assert tree.parent[-1] == -1
     for node in rng.choice(len(tree.parent), size=3):
-        mask = tree.masks(np.array([node]))[0]
+        mask = tree.labels(np.array([node])) == 0
         assert mask.sum() == tree.area[node]
         np.testing.assert_allclose(columns[mask].sum(axis=0), sums[node], atol=1e-4)
         assert shared[node].tolist() == [np.count_nonzero(labels[mask] == k) for k in range(3)]
-        assert (highest[mask] >= values[node]).all()
         rows, across = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         assert tree.box[node].tolist() == [across[0], rows[0], across[-1] + 1, rows[-1] + 1]
         assert cv2.connectedComponents(mask.astype(np.uint8), connectivity=4)[0] == 2
@@ -239,7 +236,7 @@ def test_the_chosen_parts_are_worth_most_of_all_that_lie_apart(side: int, seed: 
     lab = mosaic(side, 6, seed)
     tree = hierarchy(lab, lab)
     worth = np.random.default_rng(seed).normal(size=len(tree.parent)).round(3)
-    pixels = [tree.masks(np.array([node]))[0] for node in range(len(worth))]
+    pixels = [tree.labels(np.array([node])) == 0 for node in range(len(worth))]
 
     def best(nodes: list[int], free: NDArray[np.bool_]) -> float:
         if not nodes:

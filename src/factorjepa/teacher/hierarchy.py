@@ -66,14 +66,6 @@ class Hierarchy:
             found[new] = found[one] + found[other]
         return found
 
-    def highest_above(self, values: Doubles) -> NDArray[np.float64]:
-        """For every pixel the largest of `values` `[M]` over the nodes it is in, `[S, S]`."""
-        highest = values.copy()
-        for start, end in reversed(self.rounds):
-            below = self.children[start:end]
-            highest[below] = np.maximum(highest[below], highest[start:end, None])
-        return np.asarray(highest[self.leaves])
-
     def best_apart(self, worth: Doubles) -> Integers:
         """The nodes, none of which contains another, whose `worth` `[M]` has the largest positive sum; ascending."""
         best, taken = np.maximum(worth, 0), worth > 0
@@ -85,10 +77,6 @@ class Hierarchy:
         for start, end in reversed(self.rounds):
             hidden[self.children[start:end]] = (hidden[start:end] | taken[start:end])[:, None]
         return np.flatnonzero(taken & ~hidden)
-
-    def masks(self, nodes: Integers) -> NDArray[np.bool_]:
-        """The pixels of nodes none of which contains another, `[N, S, S]`."""
-        return np.asarray(self.labels(nodes)[None] == np.arange(len(nodes))[:, None, None])
 
     def labels(self, nodes: Integers) -> Integers:
         """Which of the nodes each pixel is in, by place in `nodes`, -1: none; none contains another. `[S, S]`"""

@@ -5,7 +5,7 @@ weighs the measures into the log-odds of being an agent.
 
 Of parts that contain one another those are kept whose worth adds up to the most, so that a crowd comes apart where its
 parts are worth more than their union. A part that flow leads to from a likely part of the frame before is likelier:
-what is there for long is there. Two agents that touch may stay one region.
+what is there for long is there.
 
 A stopped agent is found by what it looks like. So is a parked vehicle that looks like the moving ones: from a few
 seconds of video nothing tells the two apart.
@@ -32,13 +32,14 @@ from .regions import Floats, Region, region_of
 from .scoring import SCORING, Scoring, chance
 from .settings import RegionSettings
 
-# Fitted by benchmarks/fit_regions.py
-WORTH_KEEPING = 0.08  # chance of being an agent at which a part is worth its keep: it becomes confidence 0.55
-PERSISTENCE = 0.8  # of a likely part's log-odds above the worth of keeping: what its continuation inherits
+WORTH_KEEPING = 0.08  # chance at which a part is worth keeping (fit_regions.py): it becomes confidence 0.55
+PERSISTENCE = (
+    0.8  # of a part's log-odds above that: what its continuation inherits; of five, the best IDF1 (decision 45c)
+)
 
 _THRESHOLD = 0.55  # the confidence that the paper keeps a region from
 _UNLIKELY = 0.05  # confidence below which a part is not proposed
-_FILLER = 1e-3  # what a part not worth keeping is worth in places that nothing else wants
+_FILLER = 1e-6  # what a part not worth keeping is worth in places that nothing else wants
 _SAME = 0.5  # IoU from which a part continues another
 
 
@@ -83,17 +84,23 @@ def chosen_regions(
         if before is not None and seen.followed[t]:
             odds = odds + persistence * _inherited(here, before, seen.flow[t])
         confidence = chance(odds - level + np.log(_THRESHOLD / (1 - _THRESHOLD)))
-        chances = chance(odds)
-        worth = np.full(len(here.tree.parent), -1.0)
-        worth[here.nodes] = np.where(
-            confidence >= _THRESHOLD,
-            chances - worth_keeping,
-            np.where(confidence >= _UNLIKELY, _FILLER * chances, -1.0),
-        )
-        taken = here.tree.best_apart(worth)
+        likely = np.where(confidence >= _UNLIKELY, _FILLER * confidence, -1.0)
+        taken = here.tree.best_apart(worth(here, odds, worth_keeping, otherwise=likely))
         rows = np.searchsorted(here.nodes, taken)
         before = _Kept(here.tree.labels(taken), odds[rows] - level)
         result.append((before.labels[None] == np.arange(len(taken))[:, None, None], confidence[rows]))
+    return result
+
+
+def worth(parts: Parts, log_odds: Doubles, worth_keeping: float, otherwise: Doubles | float = -1.0) -> Doubles:
+    """Of every node of the tree, `[M]`; `otherwise` is that of candidates not worth keeping.
+
+    The halves of an agent are rival guesses at the same agent as the whole. Squared odds let two of them outweigh the
+    whole only if each is nearly as good a guess; sums of plain chances would fall for two poor ones.
+    """
+    excess = log_odds - np.log(worth_keeping / (1 - worth_keeping))
+    result = np.full(len(parts.tree.parent), -1.0)
+    result[parts.nodes] = np.where(excess > 0, np.expm1(2 * excess), otherwise)
     return result
 
 

@@ -34,7 +34,7 @@ from .settings import RegionSettings
 
 WORTH_KEEPING = 0.08  # chance at which a part is worth keeping (fit_regions.py): it becomes confidence 0.55
 PERSISTENCE = (
-    0.8  # of a part's log-odds above that: what its continuation inherits; of five, the best IDF1 (decision 45c)
+    0.8  # of a part's log-odds above that: what its continuation inherits; the best IDF1 of a few (decision 45c)
 )
 
 _THRESHOLD = 0.55  # the confidence that the paper keeps a region from
@@ -95,12 +95,12 @@ def chosen_regions(
 def worth(parts: Parts, log_odds: Doubles, worth_keeping: float, otherwise: Doubles | float = -1.0) -> Doubles:
     """Of every node of the tree, `[M]`; `otherwise` is that of candidates not worth keeping.
 
-    The halves of an agent are rival guesses at the same agent as the whole. Squared odds let two of them outweigh the
-    whole only if each is nearly as good a guess; sums of plain chances would fall for two poor ones.
+    The halves of an agent are rival guesses at the same agent as the whole. Odds, unlike chances, go on growing where a
+    guess is nearly certain, so that two good guesses do not outweigh a better one.
     """
     excess = log_odds - np.log(worth_keeping / (1 - worth_keeping))
     result = np.full(len(parts.tree.parent), -1.0)
-    result[parts.nodes] = np.where(excess > 0, np.expm1(2 * excess), otherwise)
+    result[parts.nodes] = np.where(excess > 0, np.expm1(excess), otherwise)
     return result
 
 

@@ -185,7 +185,9 @@ def _together(
     apart = a != b
     a, b, shared, strength = a[apart], b[apart], shared[apart], strength[apart]
     keys, place = np.unique(np.minimum(a, b) * nodes + np.maximum(a, b), return_inverse=True)
-    length, power = (np.bincount(place, weights=values, minlength=keys.size) for values in (shared, strength))
+    length, power = (
+        np.bincount(place, weights=values, minlength=keys.size).astype(np.float64) for values in (shared, strength)
+    )
     return keys // nodes, keys % nodes, length, power
 
 

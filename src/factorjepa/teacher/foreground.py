@@ -12,7 +12,10 @@ out too, whether they move at the moment or not.
 Histograms, scales and the regression are fitted on the context and applied to every frame. Flow reads a frame and the
 one before it; the first frame, having none, the one after it.
 
-Shapes: T frames, S side of the mask grid, g cells, D features.
+Besides the cues, a window has a look: the few directions in which the context's features differ most, for telling what
+belongs together.
+
+Shapes: T frames, S side of the mask grid, g cells, D features, L directions of the look.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from .regions import Floats
 
 CUES = ("rarity", "enclosure", "affinity", "motion")
 # Fitted by benchmarks/fit_regions.py
-WEIGHTS = (0.67, 0.29, 0.29, 0.62)  # of the standardised cues
+WEIGHTS = (0.74, 0.24, 0.34, 0.53)  # of the standardised cues
 RETOLD = 0.25  # weight of what the features say about the sum
 _LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
 
@@ -41,6 +44,7 @@ _BORDER_CELLS = 500  # at most, of all context frames together
 _NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
 _REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
 _STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
+_DIRECTIONS = 8  # of the look
 _LOST = 20.0  # grey levels by which a frame differs from its neighbour in most places, flow undone: a cut
 
 
@@ -52,6 +56,10 @@ class Foreground:
     evidence: Floats  # [T, S, S] mean 0 and spread 1 over the context
     cues: Floats  # [T, S, S, 4] standardised
     residual: Floats  # [T, S, S, 2] flow that the camera does not explain, in reference pixels per frame
+    flow: Floats  # [T, S, S, 2] from each pixel to its place in the frame before, in pixels of the mask grid
+    followed: NDArray[np.bool_]  # [T] whether that flow leads anywhere; False at 0
+    movers: Floats  # [T, S, S] how much the features look like what moves, mean 0 and spread 1 over the context
+    look: Floats  # [T, S, S, L] the features' main directions, spread 1 together over the context
 
 
 def foreground(frames: Frames, features: Floats, camera: Floats, side: int, context: int) -> Foreground:
@@ -60,13 +68,16 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
     known = min(context, len(frames))
     lab = np.stack([cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB) for frame in shown])
     with _one_thread():
-        motion, residual = _motion(shown, camera, known)
+        motion, residual, flow, followed = _motion(shown, camera, known)
     affinity = _enlarged(_border_distance(features, known), side)
     cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion], axis=-1)
     usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
     cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
-    return Foreground(lab, combined(cues, features, known), cues, residual)
+    moves = cues[..., CUES.index("motion")]
+    movers = _standard(_enlarged(_retold(moves, features, known), side), known)
+    look = _look(features, known, side)
+    return Foreground(lab, combined(cues, features, known), cues, residual, flow, followed, movers, look)
 
 
 def combined(
@@ -125,13 +136,15 @@ def _border_distance(features: Floats, known: int) -> Floats:
     return distance
 
 
-def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
-    """Log of the unexplained share of each pixel's flow, `[T, S, S]`, and the unexplained flow, `[T, S, S, 2]`."""
+def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    """Log of the unexplained share of each pixel's flow, `[T, S, S]`, the unexplained flow and the flow itself,
+    `[T, S, S, 2]` each, and in which frames it leads to the frame before, `[T]`."""
     count, side = shown.shape[:2]
     grey = [np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)) for frame in shown]
     unit = np.float32(_REFERENCE / side)
     share = np.zeros((count, side, side), np.float32)
     residual = np.zeros((count, side, side, 2), np.float32)
+    flows = np.zeros_like(residual)
     measured = np.zeros(count, dtype=bool)
     basis = _quadratic(side)
     estimate = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
@@ -146,10 +159,12 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats]:
         residual[t] = (flow - scene) * unit
         relative = np.hypot(*np.moveaxis(residual[t], -1, 0)) / (_STILL + np.hypot(*np.moveaxis(scene * unit, -1, 0)))
         share[t] = np.log1p(4 * relative)
+        flows[t] = flow
         measured[t] = True
+    followed = measured & (np.arange(count) > 0)
     if measured[:known].any():
         share[~measured] = share[:known][measured[:known]].mean(dtype=np.float64)  # says nothing where nothing is known
-    return share, residual
+    return share, residual, flows, followed
 
 
 def _lost(grey: NDArray[np.uint8], other: NDArray[np.uint8], flow: Floats) -> bool:
@@ -207,6 +222,23 @@ def _retold(evidence: Floats, features: Floats, known: int) -> Floats:
     ridge = 0.1 * np.sqrt(cells.size)
     direction = np.linalg.solve(gram + ridge * np.eye(width), moment).astype(np.float32)
     return np.stack([((here.reshape(-1, width) - usual) @ direction).reshape(grid, grid) for here in features])
+
+
+def _look(features: Floats, known: int, side: int) -> Floats:
+    """The principal directions of the context's features, `[T, S, S, L]`; all of them together have spread 1."""
+    width = features.shape[-1]
+    cells = features[:known].reshape(-1, width)
+    usual = cells.mean(axis=0, dtype=np.float64).astype(np.float32)
+    gram = np.zeros((width, width))
+    for here in features[:known]:
+        centred = (here.reshape(-1, width) - usual).astype(np.float64)
+        gram += centred.T @ centred
+    spread, directions = np.linalg.eigh(gram / len(cells))
+    main = directions[:, -_DIRECTIONS:] / max(float(np.sqrt(spread[-_DIRECTIONS:].sum().clip(0))), 1e-3)
+    seen = [
+        ((here.reshape(-1, width) - usual) @ main.astype(np.float32)).reshape(*here.shape[:2], -1) for here in features
+    ]
+    return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in seen])
 
 
 def _enlarged(cells: Floats, side: int) -> Floats:

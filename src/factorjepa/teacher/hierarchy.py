@@ -10,7 +10,8 @@ Shapes: S side of the mask grid, M nodes, of which the first are the leaves; K c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +28,68 @@ _FLAT = 2.0  # sum of L, a and b differences below which neighbouring pixels are
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The tree of one frame. A node comes after its children."""
+    """The tree of one frame. A node comes after its children; those made in one round come one after the other."""
 
     leaves: Integers  # [S, S] leaf of every pixel
     parent: Integers  # [M], -1 at the root
+    children: Integers  # [M, 2], -1 for leaves
+    rounds: tuple[tuple[int, int], ...]  # first node of each round and the one after its last
     area: Doubles  # [M] pixels
-    sums: Doubles  # [M, K] of the columns
-    scatter: Doubles  # [M] that joining its children added; 0 for leaves
     box: Integers  # [M, 4] left, top, right, bottom
+    outline: Doubles  # [M] pixel sides it shares with the rest of the picture
+    contrast: Doubles  # [M] sum of colour differences over them
+    grain: Doubles  # [M] sum of colour differences between its leaves
 
-    def masks(self, nodes: Integers) -> NDArray[np.bool_]:
-        """The pixels of nodes none of which contains another, `[N, S, S]`."""
-        owner = np.where(self.parent < 0, np.arange(len(self.parent)), self.parent)
-        owner[nodes] = nodes
-        while True:  # pointers jump twice as far each time, until all end in a node that was asked for or in the root
-            further = owner[owner]
-            if np.array_equal(further, owner):
-                break
-            owner = further
-        return np.asarray(owner[self.leaves][None] == nodes[:, None, None])
+    def upwards(self) -> Iterator[tuple[slice, Integers, Integers]]:
+        """Round by round the nodes made in it, and their first and second children: all of earlier rounds."""
+        for start, end in self.rounds:
+            yield slice(start, end), self.children[start:end, 0], self.children[start:end, 1]
+
+    def summed(self, values: NDArray[np.floating]) -> Doubles:
+        """Sums over every node's pixels of columns `[S, S, K]`, `[M, K]`."""
+        count = self.leaf_count
+        flat, columns = self.leaves.ravel(), values.reshape(self.leaves.size, -1)
+        sums = np.zeros((len(self.parent), columns.shape[1]))
+        for k in range(columns.shape[1]):
+            sums[:count, k] = np.bincount(flat, weights=columns[:, k], minlength=count)
+        for new, one, other in self.upwards():
+            sums[new] = sums[one] + sums[other]
+        return sums
+
+    def shared(self, labels: Integers, count: int) -> Doubles:
+        """How many pixels of each of `count` labels every node has, `[M, count]`; -1 in `labels` `[S, S]` is none."""
+        labelled = labels >= 0
+        pairs = self.leaves[labelled] * count + labels[labelled]
+        found = np.zeros((len(self.parent), count))
+        found[: self.leaf_count] = np.bincount(pairs, minlength=self.leaf_count * count).reshape(-1, count)
+        for new, one, other in self.upwards():
+            found[new] = found[one] + found[other]
+        return found
+
+    def best_apart(self, worth: Doubles) -> Integers:
+        """The nodes, none of which contains another, whose `worth` `[M]` has the largest positive sum; ascending."""
+        best, taken = np.maximum(worth, 0), worth > 0
+        for new, one, other in self.upwards():
+            apart = best[one] + best[other]
+            taken[new] = worth[new] > apart
+            best[new] = np.maximum(apart, worth[new])
+        hidden = np.zeros(len(worth), dtype=bool)  # in a part that is taken
+        for start, end in reversed(self.rounds):
+            hidden[self.children[start:end]] = (hidden[start:end] | taken[start:end])[:, None]
+        return np.flatnonzero(taken & ~hidden)
+
+    def labels(self, nodes: Integers) -> Integers:
+        """Which of the nodes each pixel is in, by place in `nodes`, -1: none; none contains another. `[S, S]`"""
+        owner = np.full(len(self.parent), -1, np.int64)
+        owner[nodes] = np.arange(len(nodes))
+        for start, end in reversed(self.rounds):
+            below = self.children[start:end]
+            owner[below] = np.maximum(owner[below], owner[start:end, None])
+        return np.asarray(owner[self.leaves])
+
+    @property
+    def leaf_count(self) -> int:
+        return (len(self.parent) + 1) // 2
 
 
 def flat_zones(lab: Floats) -> tuple[Integers, int]:
@@ -61,79 +105,102 @@ def flat_zones(lab: Floats) -> tuple[Integers, int]:
     return labels.reshape(side, side).astype(np.int64), int(count)
 
 
-def hierarchy(lab: Floats, place: Floats, columns: Floats) -> Hierarchy:
-    """The tree of a frame whose pixels lie at `place` `[S, S, P]`: near is alike. `columns` `[S, S, K]` are summed."""
+def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
+    """The tree of a frame whose pixels lie at `place` `[S, S, P]`: near is alike."""
     leaves, count = flat_zones(lab)
     room = 2 * count - 1  # a tree that joins two at a time
-    joined = place.shape[-1]
-    area, scatter = np.zeros(room), np.zeros(room)
-    parent, box = np.full(room, -1, np.int64), np.zeros((room, 4), np.int64)
-    values = np.concatenate([place, columns], axis=-1).reshape(leaves.size, -1)
-    sums = np.zeros((room, values.shape[1]))
+    area, sums = np.zeros(room), np.zeros((room, place.shape[-1]))
+    outline, contrast, grain = np.zeros(room), np.zeros(room), np.zeros(room)
+    parent, children = np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
     flat = leaves.ravel()
     area[:count] = np.bincount(flat, minlength=count)
-    for k in range(values.shape[1]):
-        sums[:count, k] = np.bincount(flat, weights=values[:, k], minlength=count)
-    box[:count] = _leaf_boxes(leaves, count)
-    edges = _unique(_neighbours(leaves), count)
-    made = count
-    while len(edges):
-        a, b = edges.T
-        apart = sums[a, :joined] / area[a, None] - sums[b, :joined] / area[b, None]
-        cost = area[a] * area[b] / (area[a] + area[b]) * np.einsum("ij,ij->i", apart, apart)
-        one, other, price = _mutual(a, b, cost, made)
-        new = np.arange(made, made + one.size)
+    for k in range(place.shape[-1]):
+        sums[:count, k] = np.bincount(flat, weights=place[..., k].ravel(), minlength=count)
+    mean = sums / np.maximum(area, 1)[:, None]
+    a, b, shared, strength = _borders(leaves, lab)
+    for end in (a, b):
+        outline[:count] += np.bincount(end, weights=shared, minlength=count)
+        contrast[:count] += np.bincount(end, weights=strength, minlength=count)
+
+    def cost(a: Integers, b: Integers) -> Doubles:
+        apart = mean[a] - mean[b]
+        return np.asarray(area[a] * area[b] / (area[a] + area[b]) * np.einsum("ij,ij->i", apart, apart))
+
+    price = cost(a, b)
+    made, rounds = count, []
+    now, least, first = np.arange(room), np.empty(room), np.empty(room, np.int64)  # made once: there are many rounds
+    while a.size:
+        joined = _mutual(a, b, price, least, first)
+        one, other = a[joined], b[joined]
+        new = np.arange(made, made + joined.size)
         parent[one] = parent[other] = new
+        children[new, 0], children[new, 1] = one, other
         area[new] = area[one] + area[other]
         sums[new] = sums[one] + sums[other]
-        scatter[new] = price
-        box[new, :2] = np.minimum(box[one, :2], box[other, :2])
-        box[new, 2:] = np.maximum(box[one, 2:], box[other, 2:])
-        made += one.size
-        now = np.arange(made)
+        mean[new] = sums[new] / area[new, None]
+        outline[new] = outline[one] + outline[other] - 2 * shared[joined]
+        contrast[new] = contrast[one] + contrast[other] - 2 * strength[joined]
+        grain[new] = grain[one] + grain[other] + strength[joined]
+        rounds.append((made, made + joined.size))
+        made += joined.size
         now[one] = now[other] = new
-        edges = _unique(now[edges], made)
-    return Hierarchy(leaves, parent, area, sums[:, joined:], scatter, box)
+        x, y = now[a], now[b]
+        changed = (x != a) | (y != b)
+        same = ~changed
+        x, y, length, power = _together(x[changed], y[changed], shared[changed], strength[changed], made)
+        a, b = np.concatenate([a[same], x]), np.concatenate([b[same], y])
+        shared, strength = np.concatenate([shared[same], length]), np.concatenate([strength[same], power])
+        price = np.concatenate([price[same], cost(x, y)])
+    tree = Hierarchy(
+        leaves, parent, children, tuple(rounds), area, np.empty((0, 4), np.int64), outline, contrast, grain
+    )
+    return replace(tree, box=_boxes(tree))
 
 
-def _mutual(a: Integers, b: Integers, cost: Doubles, nodes: int) -> tuple[Integers, Integers, Doubles]:
-    """Pairs that are each other's cheapest neighbour, the smaller number first, and what joining them costs.
+def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Integers) -> Integers:
+    """The edges whose two ends are each other's cheapest neighbour; of equally dear neighbours the first edge counts.
 
-    Of equally dear neighbours the first edge counts. Edges are written dearest first, so that the cheapest one of each
-    node is written last and stays.
+    `least` and `first` have room for every node; what they hold before does not matter.
     """
-    order = np.argsort(-cost[::-1], kind="stable")
-    a, b, cost = a[::-1][order], b[::-1][order], cost[::-1][order]
-    best, least = np.full(nodes, -1, np.int64), np.zeros(nodes)
-    both, other = np.stack([a, b], axis=1).ravel(), np.stack([b, a], axis=1).ravel()
-    best[both], least[both] = other, cost.repeat(2)
-    one = np.flatnonzero(best >= 0)
-    one = one[(best[best[one]] == one) & (one < best[one])]
-    return one, best[one], least[one]
+    least[a] = least[b] = np.inf
+    np.minimum.at(least, a, cost)
+    np.minimum.at(least, b, cost)
+    best = np.flatnonzero((cost <= least[a]) & (cost <= least[b]))
+    first[np.stack([a[best], b[best]], axis=1).ravel()[::-1]] = best.repeat(2)[::-1]  # the last written stays
+    return np.asarray(best[(first[a[best]] == best) & (first[b[best]] == best)])
 
 
-def _neighbours(labels: Integers) -> Integers:
-    """Pairs of labels that touch, `[E, 2]`, repeated as often as they do."""
-    across = np.stack([labels[:, :-1].ravel(), labels[:, 1:].ravel()], axis=1)
-    down = np.stack([labels[:-1].ravel(), labels[1:].ravel()], axis=1)
-    return np.concatenate([across, down])
+def _borders(labels: Integers, lab: Floats) -> tuple[Integers, Integers, Doubles, Doubles]:
+    """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them."""
+    first = np.concatenate([labels[:, :-1].ravel(), labels[:-1].ravel()])
+    second = np.concatenate([labels[:, 1:].ravel(), labels[1:].ravel()])
+    step = [np.sqrt((np.diff(lab, axis=axis) ** 2).sum(axis=-1)).ravel() for axis in (1, 0)]
+    return _together(first, second, np.ones(first.size), np.concatenate(step).astype(np.float64), int(labels.max()) + 1)
 
 
-def _unique(edges: Integers, nodes: int) -> Integers:
-    """Each pair of different nodes once, the smaller number first."""
-    low, high = edges.min(axis=1), edges.max(axis=1)
-    apart = low != high
-    keys = np.unique(low[apart] * nodes + high[apart])
-    return np.stack([keys // nodes, keys % nodes], axis=1)
+def _together(
+    a: Integers, b: Integers, shared: Doubles, strength: Doubles, nodes: int
+) -> tuple[Integers, Integers, Doubles, Doubles]:
+    """Each pair of different nodes once, the smaller number first, with the sums over its repetitions."""
+    apart = a != b
+    a, b, shared, strength = a[apart], b[apart], shared[apart], strength[apart]
+    keys, place = np.unique(np.minimum(a, b) * nodes + np.maximum(a, b), return_inverse=True)
+    length, power = (
+        np.bincount(place, weights=values, minlength=keys.size).astype(np.float64) for values in (shared, strength)
+    )
+    return keys // nodes, keys % nodes, length, power
 
 
-def _leaf_boxes(leaves: Integers, count: int) -> Integers:
-    side = len(leaves)
+def _boxes(tree: Hierarchy) -> Integers:
+    side, count = len(tree.leaves), tree.leaf_count
     rows, columns = (part.ravel() for part in np.mgrid[:side, :side])
-    flat = leaves.ravel()
-    box = np.empty((count, 4), np.int64)
+    flat = tree.leaves.ravel()
+    box = np.empty((len(tree.parent), 4), np.int64)
     box[:, :2], box[:, 2:] = side, 0
     for k, values in enumerate((columns, rows)):
-        np.minimum.at(box[:, k], flat, values)
-        np.maximum.at(box[:, k + 2], flat, values + 1)
+        np.minimum.at(box[:count, k], flat, values)
+        np.maximum.at(box[:count, k + 2], flat, values + 1)
+    for new, one, other in tree.upwards():
+        box[new, :2] = np.minimum(box[one, :2], box[other, :2])
+        box[new, 2:] = np.maximum(box[one, 2:], box[other, 2:])
     return box

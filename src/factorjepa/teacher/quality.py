@@ -65,6 +65,8 @@ class Identities:
     fragmentations: int = 0  # a true track is lost and found again
     switches: int = 0  # it is found again as somebody else
     tracks: int = 0  # true tracks
+    mostly: int = 0  # of them found in at least four fifths of their frames
+    partly: int = 0  # in less, but at least a fifth
 
     def __add__(self, other: Identities) -> Identities:
         return Identities(
@@ -72,6 +74,8 @@ class Identities:
             self.fragmentations + other.fragmentations,
             self.switches + other.switches,
             self.tracks + other.tracks,
+            self.mostly + other.mostly,
+            self.partly + other.partly,
         )
 
 
@@ -123,10 +127,11 @@ def identities(
     for found, true, iou in frames:
         distance = np.where(iou.T >= SAME, 1 - iou.T, np.nan)
         accumulator.update(list(true), list(found), distance)
-    names = ["idtp", "idfp", "idfn", "num_fragmentations", "num_switches", "num_unique_objects"]
+    counted = ["num_fragmentations", "num_switches", "num_unique_objects", "mostly_tracked", "partially_tracked"]
+    names = ["idtp", "idfp", "idfn", *counted]
     table = motmetrics.metrics.create().compute(accumulator, metrics=names, return_dataframe=False)
-    hits, false, missed, fragmentations, switches, tracks = (int(np.nan_to_num(table[name])) for name in names)
-    return Identities(Rates(hits, false, missed), fragmentations, switches, tracks)
+    hits, false, missed, *counts = (int(np.nan_to_num(table[name])) for name in names)
+    return Identities(Rates(hits, false, missed), *counts)
 
 
 def rank_correlation(estimated: Sequence[float], true: Sequence[float]) -> float:

@@ -302,16 +302,16 @@ def test_demo_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     monkeypatch.setattr(demo, "CLIP", ["size=32", "seconds=[4.5,4.6]"])
     monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *model])
     out = tmp_path / "demo"
-    ran = command("demo", "--out", out, "--clips", 40, "--updates", 1)
+    ran = command("demo", "--out", out, "--clips", 24, "--updates", 1)
     assert ran.returncode == 0, ran.stderr
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
     page = out / "scores" / "report" / "index.html"
     assert f"Open {page}" in ran.stdout
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
-    shutil.rmtree(out / "scores")
+    page.unlink()
     checkpoint = next((out / "runs" / "factorjepa-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns
-    again = command("demo", "--out", out, "--clips", 40, "--updates", 1)
+    again = command("demo", "--out", out, "--clips", 24, "--updates", 1)
     assert again.returncode == 0, again.stderr
     assert page.exists()
     assert checkpoint.stat().st_mtime_ns == before  # what was finished is left as it was

@@ -178,13 +178,13 @@ class TestInvariance:
 
 
 class TestReductions:
-    def test_macro_f1_leaves_out_classes_that_neither_occur_nor_are_predicted(self) -> None:
+    def test_macro_f1_keeps_classes_that_neither_occur_nor_are_predicted(self) -> None:
         info = dataclasses.replace(MOTION, reduction="macro_f1", headline="macro")
         variants = [f"{kind}/{c}" for kind in ("tp", "fp", "fn") for c in ("bus", "car", "cow")]
         headline, *parts = measures_of(info, variants)
         assert headline.components[:3] == ("tp/bus", "fp/bus", "fn/bus")
         means = np.array([0.3, 0.1, 0.1, 0.2, 0.0, 0.2, 0.0, 0.0, 0.0])
-        assert headline.reduce(means) == pytest.approx((0.75 + 2 / 3) / 2)
+        assert headline.reduce(means) == pytest.approx((0.75 + 2 / 3 + 0.0) / 3)
         assert [part.variant for part in parts] == ["f1/bus", "f1/car", "f1/cow"]
 
     def test_explained_is_recomputed_from_the_means_and_not_a_mean_of_ratios(self) -> None:

@@ -27,7 +27,7 @@ PER_SOURCE, SHARES = 2, (0.5, 0.15, 0.35)  # many streets, a third of them to te
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
-    clips: Annotated[int, typer.Option(help="Simulated clips.", min=40)] = 80,
+    clips: Annotated[int, typer.Option(help="Simulated clips.", min=20)] = 80,
     updates: Annotated[int, typer.Option(help="Updates of each run.", min=1)] = 30,
 ) -> None:
     """The whole loop on the embedded default: simulate, targets, train, evaluate, compare, report.

@@ -34,7 +34,7 @@ from .settings import RegionSettings
 
 WORTH_KEEPING = 0.08  # chance at which a part is worth keeping (fit_regions.py): it becomes confidence 0.55
 PERSISTENCE = (
-    0.8  # of a part's log-odds above that: what its continuation inherits; the best IDF1 of a few (decision 45c)
+    0.8  # of a part's log-odds above that: what its continuation inherits; the best IDF1 of a few (decision 52)
 )
 
 _THRESHOLD = 0.55  # the confidence that the paper keeps a region from

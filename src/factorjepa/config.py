@@ -6,11 +6,10 @@ explain what is wrong. An unknown key is an error that names the nearest valid k
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .errors import ConfigError
+from .words import nearest
 
 SettingsType = TypeVar("SettingsType", bound="Settings")
 
@@ -168,9 +168,3 @@ def _model_inside(annotation: Any) -> type[BaseModel] | None:
         if found := _model_inside(argument):
             return found
     return None
-
-
-def nearest(word: str, candidates: Iterable[str] | Mapping[str, Any]) -> str:
-    """A question after the candidate that the word was meant to be, or nothing where none is like it."""
-    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""

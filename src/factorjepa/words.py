@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
     """`counted(1, "clip")` is "1 clip", `counted(20, "city", "cities")` is "20 cities"."""
     return f"{number:.0f} {noun if number == 1 else plural or noun + 's'}"
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str:
+    """A question after the candidate that the word was meant to be, or nothing where none is like it."""
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.45)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from ..errors import TrainingError
+from ..words import nearest
 from .ablations import ABLATIONS
 from .adapters import DORA, LORA
 from .autorgn import AUTO_RGN
@@ -27,7 +26,5 @@ METHODS: dict[str, Method] = {
 
 def method_named(name: str) -> Method:
     if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.4)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise TrainingError(f"there is no method {name!r}{hint}; `factorjepa methods` lists them")
+        raise TrainingError(f"there is no method {name!r}{nearest(name, METHODS)}; `factorjepa methods` lists them")
     return METHODS[name]

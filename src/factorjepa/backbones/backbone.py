@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..errors import BackboneError
-from ..seeding import seed_of
+from .building import with_random_weights
 from .encoder import Encoder
 from .predictor import Predictor
 from .spec import BackboneSpec, resolve
@@ -57,11 +57,6 @@ def build(
     (64, 64)
     """
     spec = resolve(arch, **overrides)
-    place = torch.device("cpu" if device is None else device)
-    if place.type == "meta":
-        with place:
-            return Backbone(Encoder(spec), Predictor(spec), spec, "no weights (meta device)")
-    with torch.random.fork_rng(devices=[]):  # the caller's generators are left alone
-        torch.manual_seed(seed_of("backbone", seed) % 2**63)
-        backbone = Backbone(Encoder(spec), Predictor(spec), spec, f"RANDOM weights (seed {seed})")
-    return backbone.to(place)
+    return with_random_weights(
+        lambda origin: Backbone(Encoder(spec), Predictor(spec), spec, origin), "backbone", seed, device
+    )

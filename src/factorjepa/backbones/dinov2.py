@@ -7,7 +7,7 @@ R registers.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BackboneError
-from ..seeding import seed_of
+from ..words import nearest
 from .blocks import NORM_EPS, Attention, Mlp
+from .building import with_random_weights
 
 PATCH = 14
 _OFFSET = 0.1  # cells that the releases without registers add to the grid when they resample positions
@@ -192,9 +193,7 @@ def dinov2_spec(arch: str | Dinov2Spec) -> Dinov2Spec:
     if not isinstance(arch, str):
         return arch
     if arch not in SPECS:
-        near = difflib.get_close_matches(arch, SPECS, n=1, cutoff=0.5)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        raise BackboneError(f"unknown DINOv2 model {arch!r}{meant}; known: {', '.join(SPECS)}")
+        raise BackboneError(f"unknown DINOv2 model {arch!r}{nearest(arch, SPECS)}; known: {', '.join(SPECS)}")
     return SPECS[arch]
 
 
@@ -205,10 +204,4 @@ def build_dinov2(arch: str | Dinov2Spec, *, seed: int = 0, device: torch.device 
     torch.Size([1, 256, 384])
     """
     spec = dinov2_spec(arch)
-    place = torch.device("cpu" if device is None else device)
-    if place.type == "meta":
-        with place:
-            return Dinov2(spec, "no weights (meta device)")
-    with torch.random.fork_rng(devices=[]):  # the caller's generators are left alone
-        torch.manual_seed(seed_of("dinov2", seed) % 2**63)
-        return Dinov2(spec, f"RANDOM weights (seed {seed})").to(place)
+    return with_random_weights(functools.partial(Dinov2, spec), "dinov2", seed, device)

@@ -6,7 +6,6 @@ parameters; every key of the encoder must fit, and what is left out is named in 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 from pathlib import Path
@@ -15,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ..errors import BackboneError
-from ..seeding import seed_of
-from ..words import counted
+from ..words import counted, nearest
 from . import absolute, dinov2, lejepa
 from .absolute import AbsoluteSpec, AbsoluteViT
+from .building import with_random_weights
 from .dinov2 import Dinov2, Dinov2Spec
 from .dinov2_weights import load_dinov2
 from .lejepa import Lejepa, LejepaSpec, released_periods
@@ -41,9 +40,7 @@ def encoder_spec(arch: str | Spec) -> Spec:
     if not isinstance(arch, str):
         return arch
     if arch not in ENCODERS:
-        near = difflib.get_close_matches(arch, ENCODERS, n=1, cutoff=0.5)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        raise BackboneError(f"unknown encoder {arch!r}{meant}; known: {', '.join(ENCODERS)}")
+        raise BackboneError(f"unknown encoder {arch!r}{nearest(arch, ENCODERS)}; known: {', '.join(ENCODERS)}")
     return ENCODERS[arch]
 
 
@@ -54,13 +51,7 @@ def build_encoder(arch: str | Spec, *, seed: int = 0, device: torch.device | str
     torch.Size([1, 256, 1280])
     """
     spec = encoder_spec(arch)
-    place = torch.device("cpu" if device is None else device)
-    if place.type == "meta":
-        with place:
-            return _make(spec, "no weights (meta device)")
-    with torch.random.fork_rng(devices=[]):  # the caller's generators are left alone
-        torch.manual_seed(seed_of("encoder", seed) % 2**63)
-        return _make(spec, f"RANDOM weights (seed {seed})").to(place)
+    return with_random_weights(functools.partial(_make, spec), "encoder", seed, device)
 
 
 def load_encoder(

@@ -8,7 +8,6 @@ Shapes: B clips, T frames, S steps (tubelets or frames), N patches in raster ord
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import BackboneError
 from ..pixels import normalise, resize_to_cover
+from ..words import nearest
 from .absolute import AbsoluteViT
 from .checkpoint import load
 from .dinov2 import PATCH, Dinov2, Dinov2Spec
@@ -116,8 +116,7 @@ def open_encoder(
 
 def _known(arch: str) -> str:
     if arch not in encoder_names():
-        near = difflib.get_close_matches(arch, encoder_names(), n=1, cutoff=0.5)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        meant = nearest(arch, encoder_names())
         raise BackboneError(f"unknown encoder {arch!r}{meant}; known: {', '.join(encoder_names())}")
     return arch
 

@@ -7,12 +7,12 @@ It is a plain frozen dataclass, so that benchmarks can import it where pydantic 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import BackboneError
+from ..words import nearest
 
 RopeForm = Literal["interleaved", "tiled"]
 
@@ -121,7 +121,7 @@ class BackboneSpec:
         for key in overrides:
             if key not in fields:
                 raise BackboneError(
-                    f"backbone spec has no field {key!r}{_nearest(key, fields)}; fields: {', '.join(fields)}"
+                    f"backbone spec has no field {key!r}{nearest(key, fields)}; fields: {', '.join(fields)}"
                 )
         return dataclasses.replace(self, **overrides)
 
@@ -142,7 +142,7 @@ def resolve(arch: str | BackboneSpec, **overrides: Any) -> BackboneSpec:
     """The spec that `arch` names (or is), with `overrides` of its fields."""
     if isinstance(arch, str):
         if arch not in _REGISTRY:
-            raise BackboneError(f"unknown backbone {arch!r}{_nearest(arch, names())}; known: {', '.join(names())}")
+            raise BackboneError(f"unknown backbone {arch!r}{nearest(arch, names())}; known: {', '.join(names())}")
         arch = _REGISTRY[arch]
     return arch.replace(**overrides) if overrides else arch
 
@@ -150,11 +150,6 @@ def resolve(arch: str | BackboneSpec, **overrides: Any) -> BackboneSpec:
 def name_of(spec: BackboneSpec) -> str | None:
     """The registered name of exactly these sizes, if there is one."""
     return next((name for name, known in _REGISTRY.items() if known == spec), None)
-
-
-def _nearest(word: str, candidates: list[str] | tuple[str, ...]) -> str:
-    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def _vjepa21(dim: int, depth: int, heads: int, mlp_hidden: int, taps: tuple[int, ...], **rest: Any) -> BackboneSpec:

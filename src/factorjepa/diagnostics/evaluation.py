@@ -123,7 +123,7 @@ def evaluate(
             raise DiagnosticsError(
                 "no run could be evaluated:\n" + "\n".join(f"{run}: {why}" for run, why in made.failed.items())
             )
-        parts += _others(out, entries, parts[0])
+        parts += earlier_parts(out / PARTS, {entry.name for entry in entries}, parts[0])
         made.scores = Scores.joined(parts)
         made.scores.write(made.path)
     return made
@@ -222,12 +222,11 @@ def _write(out: Path, entry: Entry, digest: str, part: Scores, missing: dict[str
     write_text(about, json.dumps({"weights": digest, "run": str(entry.run.folder), "missing": missing}, indent=1))
 
 
-def _others(out: Path, entries: Sequence[Entry], like: Scores) -> list[Scores]:
-    """Parts of runs evaluated before, if by the same evaluator."""
-    here = {entry.name for entry in entries}
+def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]:
+    """Parts that lie in the folder from before, if they were measured by the same evaluator."""
     found = []
-    for path in sorted((out / PARTS).glob("*.parquet")):
-        if path.stem in here:
+    for path in sorted(folder.glob("*.parquet")):
+        if path.stem in besides:
             continue
         part = Scores.read(path)
         try:

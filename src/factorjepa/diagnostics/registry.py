@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from ..errors import DiagnosticsError
+from ..words import nearest
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
 from .depth import Depth, TrueDepth
@@ -38,7 +38,6 @@ def chosen(names: Sequence[str] | None) -> tuple[type[Diagnostic], ...]:
     known = [one.info.name for one in DIAGNOSTICS]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = nearest(name, known)
             raise DiagnosticsError(f"there is no diagnostic {name!r}{hint}; `factorjepa diagnostics` lists them")
     return tuple(one for one in DIAGNOSTICS if one.info.name in names)

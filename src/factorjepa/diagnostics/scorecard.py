@@ -28,6 +28,7 @@ from ..storage import only_writer, remove_partials
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
 from .diagnostic import Diagnostic, Found, Part, Role
+from .evaluation import PARTS, earlier_parts
 from .evaluator import Scenes
 from .looking import STEP, Looked, Looker, correspondence
 from .motion_cosine import MotionCosine
@@ -118,7 +119,7 @@ def scorecard(
                 scenes = [_scenes(role, clips, window, looker, settings) for role, clips in sets.items()]
             looker.use(encoder)
             identity = {**shared, f"{ENCODER}{arch}": looker.digest()}
-            path = out / "parts" / f"{arch}.parquet"
+            path = out / PARTS / f"{arch}.parquet"
             part = _finished(path, identity)
             if part is not None:
                 made.again.append(arch)
@@ -131,7 +132,7 @@ def scorecard(
                 part, made.missing[arch] = _measure(encoder, looker, scenes, settings, identity, told)
                 part.write(path)
             parts.append(part)
-        parts += _others(out, {arch for arch, _ in encoders}, parts[0])
+        parts += earlier_parts(out / PARTS, {arch for arch, _ in encoders}, parts[0])
         made.scores = Scores.joined(parts)
         made.scores.write(made.path)
     return made
@@ -197,18 +198,3 @@ def _finished(path: Path, identity: dict[str, str]) -> Scores | None:
     except ScoresError:
         return None
     return part if part.evaluator == identity and part.diagnostics == infos() else None
-
-
-def _others(out: Path, here: set[str], like: Scores) -> list[Scores]:
-    """Parts of encoders scored before, if on the same clips with the same settings."""
-    found = []
-    for path in sorted((out / "parts").glob("*.parquet")):
-        if path.stem in here:
-            continue
-        part = Scores.read(path)
-        try:
-            Scores.joined([like, part])
-            found.append(part)
-        except ScoresError as error:
-            log.warning("%s is left out of the scorecard: %s", path.stem, error)
-    return found

@@ -6,12 +6,12 @@ Defaults are the paper's where it speaks (Panel B) and what the prototypes found
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from ..errors import TrainingError
+from ..words import nearest
 from .prediction import PerFactor
 
 Injection = Literal["late", "early", "both"]
@@ -57,8 +57,7 @@ class AgentOptions:
         known = [field.name for field in dataclasses.fields(self)]
         for key in overrides:
             if key not in known:
-                nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-                hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+                hint = nearest(key, known)
                 raise TrainingError(f"predictors have no option {key!r}{hint}; options: {', '.join(known)}")
         return dataclasses.replace(self, **overrides)
 

@@ -10,7 +10,6 @@ Three output layouts are recognised by their shape. N is the number of cells of 
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import TeacherError
 from ..pixels import Frames
+from ..words import nearest
 from .proposals import box_iou
 
 COCO = (
@@ -122,8 +122,7 @@ class Detector:
             names = dict(enumerate(COCO))
         numbers = {name: number for number, name in names.items()}
         if unknown := [name for name in wanted if name not in numbers]:
-            near = difflib.get_close_matches(unknown[0], numbers, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            hint = nearest(unknown[0], numbers)
             raise TeacherError(f"{self.path}: has no class {unknown[0]!r}{hint}; classes: {', '.join(numbers)}")
         return np.array([numbers[name] for name in wanted], dtype=np.int64)
 

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from ..adaptation import Method, method_named
 from ..adaptation.prepare import Scope
-from ..config import Settings, nearest
+from ..config import Settings
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 from ..objective import LossWeights
+from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.

@@ -20,7 +20,7 @@ from factorjepa.training.learner import Learner
 
 
 class Recognising:
-    """An encoder whose tokens say which clip it is, and no more."""
+    """An encoder whose tokens say which clip it is, and no more. One that it does not know, it takes for the first."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.blocks = nn.ModuleList([nn.Identity()])
@@ -32,7 +32,7 @@ class Recognising:
 
     def __call__(self, video: Tensor, keep: Tensor | None, levels: bool) -> Tensor:
         tubelets, rows, columns = self.reference.grid(video)
-        clips = [self._clip_of_frame[one[:, 0].numpy().tobytes()] for one in video]
+        clips = [self._clip_of_frame.get(one[:, 0].numpy().tobytes(), 0) for one in video]
         said = torch.zeros(len(video), tubelets * rows * columns, 4 * self.reference.spec.dim)
         said[..., 0] = torch.tensor(clips)[:, None]
         return said

@@ -119,13 +119,13 @@ class Scores:
         metadata = (table.schema.metadata or {}).get(_METADATA)
         if metadata is None or not {*KEY, "value"} <= {*table.column_names}:
             raise ScoresError(f"{path}: is a Parquet file, but not one that `factorjepa evaluate` wrote")
-        about = json.loads(metadata)
-        return cls(
-            table,
-            {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()},
-            about["evaluator"],
-            [RunInfo(**run) for run in about["runs"]],
-        )
+        try:
+            about = json.loads(metadata)
+            diagnostics = {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()}
+            evaluator, runs = about["evaluator"], [RunInfo(**run) for run in about["runs"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ScoresError(f"{path}: was written by another version ({error}); evaluate again") from error
+        return cls(table, diagnostics, evaluator, runs)
 
     @classmethod
     def joined(cls, parts: Sequence[Scores]) -> Scores:

@@ -63,11 +63,11 @@ def _showing(
 
         def say(done: int, total: int | None, note: str = "") -> None:
             nonlocal said
-            now = time.monotonic()
+            now, here = time.monotonic(), since_start(done)
             if now - said < _SECONDS_BETWEEN_LINES and done != total:
                 return
             said = now
-            rate = since_start(done) / max(now - started, 1e-9)
+            rate = here / max(now - started, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
             said_of = f"; {note}" if note else ""
             text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{said_of}"

@@ -167,6 +167,7 @@ class TestFewClusters:
     def test_one_city_resamples_sources_and_decides_nothing(self) -> None:
         row = contrast(rows_of({"a": -1.0, "b": 0.0}, cities=1, sources=9))
         assert row.decision == "untestable: one city"
+        assert contrast(rows_of({"a": -1.0, "b": 0.0}, cities=5)).decision == "untestable: 5 cities are too few"
         assert row.low < row.effect < row.high
         assert "one city: sources resampled" in row.note
 

@@ -45,7 +45,7 @@ def test_every_family_gets_every_score_that_it_can_have(trained: Trained, tmp_pa
     assert found.select(method="full", diagnostic="future_l1").values("value") != frozen.values("value")
 
 
-def test_a_finished_part_is_kept_and_an_outdated_one_is_made_again(
+def test_a_finished_part_is_kept_and_another_evaluation_is_not_overwritten(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [trained("frozen"), trained("full")]
@@ -58,9 +58,14 @@ def test_a_finished_part_is_kept_and_an_outdated_one_is_made_again(
     assert len(again.again) == 2
     assert again.scores.table.num_rows == both.scores.table.num_rows == 2 * first.scores.table.num_rows
     monkeypatch.undo()
-    changed = evaluate(runs[:1], tmp_path, EvaluateSettings(split="audit", diagnostics=("future_l1",)), CPU)
-    assert not changed.again
-    assert {run.method for run in changed.scores.runs} == {"frozen"}, "the other part is of another evaluator"
+    before = (tmp_path / "scores.parquet").read_bytes()
+    with pytest.raises(DiagnosticsError, match="holds scores of another evaluation"):
+        evaluate(runs[:1], tmp_path, EvaluateSettings(split="audit", diagnostics=("future_l1",)), CPU)
+    assert (tmp_path / "scores.parquet").read_bytes() == before
+    damaged = next((tmp_path / "parts").glob("*full*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    alone = evaluate(runs[:1], tmp_path, settings, CPU)
+    assert {run.method for run in alone.scores.runs} == {"frozen"}, "a damaged part of another run is left out"
 
 
 def test_weights_that_are_not_finite_fail_alone_and_by_name(trained: Trained, tmp_path: Path) -> None:

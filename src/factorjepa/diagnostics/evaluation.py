@@ -97,6 +97,7 @@ def evaluate(
             needs_packets = any(entry.settings.resolved_method().reads_states for entry in group)
             evaluator = Evaluator(conditions, settings, device, needs_packets)
             identity = evaluator.identity()
+            _refuse_other(out, identity, infos)
             for entry in group:
                 folder = str(entry.run.folder)
                 start = done
@@ -216,6 +217,20 @@ def _finished(
     return part if part.evaluator == identity and part.diagnostics == infos else None
 
 
+def _refuse_other(out: Path, identity: dict[str, str], infos: dict[str, DiagnosticInfo]) -> None:
+    """Scores by another evaluator are not overwritten: they took long to make."""
+    try:
+        there = Scores.read(out / SCORES)
+    except ScoresError:
+        return
+    try:
+        Scores.joined([there, Scores.of_rows([], infos, identity, [])])
+    except ScoresError as error:
+        raise DiagnosticsError(
+            f"{out}: holds scores of another evaluation: {error}. Choose another --out, or delete that folder"
+        ) from None
+
+
 def _write(out: Path, entry: Entry, digest: str, part: Scores, missing: dict[str, int]) -> None:
     path, about = _part(out, entry.name)
     part.write(path)
@@ -228,8 +243,8 @@ def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]
     for path in sorted(folder.glob("*.parquet")):
         if path.stem in besides:
             continue
-        part = Scores.read(path)
         try:
+            part = Scores.read(path)
             Scores.joined([like, part])
             found.append(part)
         except ScoresError as error:

@@ -84,7 +84,7 @@ class FutureMSE(_FutureError):
         formula="mean over future tokens and width of (Y_hat - Y*)^2",
         direction="lower",
         unit="per token dimension, clip",
-        status="primary",
+        status="companion",
         evaluator=_EVALUATOR,
         provenance=_PROVENANCE,
     )

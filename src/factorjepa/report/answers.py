@@ -106,15 +106,15 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
         if not everything:
             short += f" Not shown on {listed([material.name(r.diagnostic) for r in total if r.decision != BETTER])}."
     if said[BETTER]:
-        short += _credit(material, controls)
+        short += _credit({row.diagnostic for row in tested if row.decision == BETTER}, controls)
     return Answer(question, short, evidence)
 
 
-def _credit(material: Material, controls: dict[str, list[ContrastRow]]) -> str:
-    """Whether the gain may be put down to the factorization."""
+def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
+    """Whether the gain, on these diagnostics, may be put down to the factorization."""
     if not controls:
         return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
-    equal = [name for name, rows in controls.items() if not any(row.decision == BETTER for row in rows)]
+    equal = [name for name, rows in controls.items() if not any(_beaten(row, gains) for row in rows)]
     if equal:
         return (
             f" But it is not shown to be better than {listed(equal)}: the gain cannot be put down to the factorization."
@@ -122,7 +122,11 @@ def _credit(material: Material, controls: dict[str, list[ContrastRow]]) -> str:
     worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
     if worse:
         return f" Against {listed(worse)} it is a trade-off."
-    return f" It is also better than {listed(list(controls))} on at least one of them (exploratory)."
+    return f" There it is also better than {listed(list(controls))} on at least one (exploratory)."
+
+
+def _beaten(row: ContrastRow, gains: set[str]) -> bool:
+    return row.decision == BETTER and row.diagnostic in gains
 
 
 def _controls(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:

@@ -18,7 +18,7 @@ import yaml
 
 from ..corpus.composition import compose
 from ..corpus.manifest import MANIFEST, Manifest
-from ..errors import FactorJEPAError, ReportError
+from ..errors import FactorJEPAError, ReportError, ScoresError
 from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
@@ -84,10 +84,14 @@ def _comparison(
     folder = Path(out) / COMPARISON
     notes: list[str] = []
     if (folder / FILE).exists() and settings is None:
-        found = Comparison.read(folder)
-        if _fits(found, scores) and (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime:
-            return found, False, notes
-        notes.append(f"{folder}: was made from other scores and has been made again")
+        try:
+            found = Comparison.read(folder)
+            newer = (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime
+            if newer and _fits(found, scores):
+                return found, False, notes
+            notes.append(f"{folder}: was made from other scores and has been made again")
+        except ScoresError:
+            notes.append(f"{folder}: could not be read and has been made again")
     made = compare(scores, settings or CompareSettings(), progress)
     made.write(folder)
     return Comparison.read(folder), True, notes

@@ -8,6 +8,7 @@ import numpy as np
 
 from .rows import ContrastRow
 
+LEAST_CITIES = 6  # with fewer, even effects of one sign in every city happen by chance more often than 1 in 20
 BETTER, WORSE, NOT_SEPARATED, UNTESTABLE = "better", "worse", "not separated", "untestable"
 
 
@@ -15,8 +16,8 @@ def decide(row: ContrastRow, alpha: float) -> str:
     """Better or worse only where the adjusted p-value passes and the interval excludes zero."""
     if row.decision.startswith(UNTESTABLE):
         return row.decision
-    if row.cities < 2:
-        return f"{UNTESTABLE}: one city"
+    if row.cities < LEAST_CITIES:
+        return f"{UNTESTABLE}: {'one city' if row.cities < 2 else f'{row.cities} cities are too few'}"
     if np.isnan(row.low):
         return f"{UNTESTABLE}: no interval"
     if row.adjusted_p <= alpha and (row.low > 0 or row.high < 0):

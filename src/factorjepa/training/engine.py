@@ -291,7 +291,8 @@ class Engine:
             self.processes, self.trunk,
         )  # fmt: skip
         self._log(found.record())
-        if found.better_than(self.best[1] if self.best else None):
+        provisional = self.best is None or (self.best[0] == 0 < self.step)  # where it began is not what was trained
+        if provisional or found.better_than(self.best[1] if self.best else None):
             self.best = (self.step, found)
         if self.first_rank is None:
             self.first_rank = found.rank_me

@@ -46,11 +46,14 @@ def train_all(
     jobs: Sequence[Job], device: torch.device, workers: int, progress: Callable[[int, int], object] | None = None
 ) -> None:
     """Train what is not finished; `progress(updates made, updates in all)`. The first error ends all of them."""
-    total = sum(job.updates for job in jobs)
+    total, told = sum(job.updates for job in jobs), -1
 
     def tell() -> None:
-        if progress is not None:
-            progress(sum(_updates_made(job.out) for job in jobs), total)
+        nonlocal told
+        made = sum(_updates_made(job.out) for job in jobs)
+        if progress is not None and made > told:
+            progress(made, total)
+        told = made
 
     left = [job for job in jobs if not job.done]
     if device.type != "cpu" or workers <= 1:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def compare(
     scores: Annotated[list[Path], typer.Argument(help="Scores files, or folders with a scores.parquet; joined.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("comparison"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the tables (default: comparison/ beside the first scores).")
+    ] = None,
     replicates: Annotated[int, typer.Option(help="Of the paired hierarchical bootstrap.", min=100)] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the resampling.")] = 0,
     common: Annotated[
@@ -30,7 +32,7 @@ def compare(
 ) -> None:
     """Compare methods: clustered intervals, paired contrasts, decisions adjusted for how many there are.
 
-    Example:  [bold]factorjepa compare runs/*/scores.parquet --out comparison[/bold]
+    Example:  [bold]factorjepa compare scores[/bold]
     """
     from ..scores import Scores
     from ..statistics import CompareSettings
@@ -40,6 +42,7 @@ def compare(
     settings = CompareSettings(replicates, seed, common=common, mixed="primary" if mixed else "none")
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress)
+    out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}
     for backbone in joined.values("backbone"):

@@ -21,14 +21,16 @@ from .teacher import targets
 METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
 SEEDS = (17, 29)
 CLIP = ["seconds=[4.5,6]"]  # a window is 4 s long: more would only take time
-TRAINING = ["batch=4", "warmup=5", "validation_clips=12"]
+TRAINING = ["batch=4", "lr=0.00002", "warmup=4", "validation_clips=8"]
+MEASURING = ["probes.fit_clips=20", "probes.choose_clips=8", "probes.transformed_clips=8"]
+TESTED = 14  # clips
 PER_SOURCE, SHARES = 2, (0.5, 0.15, 0.35)  # many streets, a third of them to test on
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
-    clips: Annotated[int, typer.Option(help="Simulated clips.", min=20)] = 80,
-    updates: Annotated[int, typer.Option(help="Updates of each run.", min=1)] = 30,
+    clips: Annotated[int, typer.Option(help="Simulated clips.", min=20)] = 64,
+    updates: Annotated[int, typer.Option(help="Updates of each run.", min=1)] = 16,
 ) -> None:
     """The whole loop on the embedded default: simulate, targets, train, evaluate, compare, report.
 
@@ -45,7 +47,7 @@ def demo(
     with _stage(3, f"Adapt nano: {', '.join(METHODS)}; seeds {', '.join(map(str, SEEDS))}"):
         runs = _train(dense, out / "runs", updates)
     with _stage(4, "Measure them on streets that they have not seen"):
-        evaluate(runs, scores, examples=3)
+        evaluate(runs, scores, clips=TESTED, change=MEASURING, examples=3)
     with _stage(5, "Compare"):
         compare([scores], scores / "comparison", mixed=False)
     with _stage(6, "Report"):
@@ -73,7 +75,7 @@ def _train(data: Path, folder: Path, updates: int) -> list[Path]:
     from ..training.several import Job, train_all
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    pace = [f"updates={updates}", f"validate_every={max(1, updates // 3)}", f"save_every={updates}"]
+    pace = [f"{name}={updates}" for name in ("updates", "validate_every", "save_every")]
     jobs = [
         Job(
             resolve(TrainSettings, "nano", [*TRAINING, *pace], data=str(data), method=method, seed=seed),

@@ -8,6 +8,7 @@ Shapes: n clips, h future tubelets, r x c token rows and columns, D width, F fea
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,7 @@ def make_examples(
         name: Subject(restore(first[name].run, device).learner, evaluator.precision) for name in names[:MOST_METHODS]
     }
     made = examples_of(subjects, evaluator, count)
+    shutil.rmtree(out / FOLDER, ignore_errors=True)  # those of an earlier evaluation
     return [write_example(out / FOLDER / f"{number:02d}", example) for number, example in enumerate(made)]
 
 

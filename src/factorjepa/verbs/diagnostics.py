@@ -138,22 +138,23 @@ def diagnostics() -> None:
 
 
 def _summary(scores: Scores) -> Table:
-    """Headlines from plain means over clips; intervals and contrasts are for the statistics."""
+    """Headlines from plain means over clips and seeds; intervals and contrasts are for the statistics."""
     import numpy as np
 
     from ..statistics.measures import measures_of
 
     columns = scores.columns()
-    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips", title_justify="left")
+    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips and seeds", title_justify="left")
     table.add_column("")
-    for run in scores.runs:
-        table.add_column(f"{run.title}\nseed {run.seed}", justify="right")
+    methods = {(run.backbone, run.method): run.title for run in scores.runs}
+    for title in methods.values():
+        table.add_column(title, justify="right")
     for info in scores.diagnostics.values():
         if info.reduction not in ("mean", "macro_f1"):
             continue
         cells = []
-        for run in scores.runs:
-            wanted = {"backbone": run.backbone, "method": run.method, "seed": run.seed, "diagnostic": info.name}
+        for backbone, method in methods:
+            wanted = {"backbone": backbone, "method": method, "diagnostic": info.name}
             mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
             variant, value = columns["variant"][mine], columns["value"][mine]
             if not len(value) or (info.reduction == "mean" and info.headline not in variant):

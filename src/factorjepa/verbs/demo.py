@@ -15,7 +15,6 @@ from ..terminal import console, counting
 from .comparison import compare
 from .data import simulate
 from .diagnostics import evaluate
-from .report import report
 from .teacher import targets
 
 METHODS = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
@@ -38,6 +37,8 @@ def demo(
 
     Example:  [bold]factorjepa demo --out demo[/bold]
     """
+    from ..report.making import make_report
+
     started = time.monotonic()
     dense, scores = out / "dense", out / "scores"
     with _stage(1, "Simulate crowded streets"):
@@ -51,11 +52,11 @@ def demo(
     with _stage(5, "Compare"):
         compare([scores], scores / "comparison", mixed=False)
     with _stage(6, "Report"):
-        report(scores, runs, dense)
+        page = make_report(scores, runs, dense).page
     minutes = (time.monotonic() - started) / 60
     console.print(
         f"\nThe whole loop took {minutes:.1f} minutes. A few updates on a few dozen clips show that it works, not "
-        f"which method is better. Open {scores / 'report' / 'index.html'}",
+        f"which method is better. Open {page}",
         highlight=False,
         soft_wrap=True,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import BackboneError
 from .dinov2 import SPECS, Dinov2, Dinov2Spec, build_dinov2, dinov2_spec
 from .reading import Shapes, read_torch
-from .recognition import compare, table
+from .recognition import agreement, compare, likeliest, table
 from .releases import release_of
 
 logger = logging.getLogger(__name__)
@@ -65,18 +65,7 @@ def _shapes(spec: Dinov2Spec) -> Shapes:
 
 def _advice(found: Shapes, asked: str) -> str:
     """Which DINOv2 the file most likely is: the one whose keys and shapes agree most."""
-    scores = {}
-    for name, spec in SPECS.items():
-        expected = _shapes(spec)
-        agreeing = sum(found.get(key) == shape for key, shape in expected.items())
-        scores[name] = agreeing / len(expected.keys() | found.keys())
-    likely = max(scores, key=scores.__getitem__)
-    if likely == asked or scores[likely] < 0.5:
-        return (
-            f"No known architecture fits better (nearest: {likely!r}, {scores[likely]:.0%} of its keys): the file is "
-            "of another model, or its keys were changed after training."
-        )
-    return f"Most likely it is {likely!r} ({scores[likely]:.0%} of its keys fit): load it as that."
+    return likeliest({name: agreement(_shapes(spec), found) for name, spec in SPECS.items()}, asked, "architecture")
 
 
 def _open(path: Path) -> dict[str, Tensor]:

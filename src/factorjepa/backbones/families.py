@@ -22,7 +22,7 @@ from .dinov2 import Dinov2, Dinov2Spec
 from .dinov2_weights import load_dinov2
 from .lejepa import Lejepa, LejepaSpec, released_periods
 from .reading import Shapes, WeightsFile, open_weights
-from .recognition import Differences, compare, table
+from .recognition import Differences, agreement, compare, likeliest, table
 
 logger = logging.getLogger(__name__)
 
@@ -177,14 +177,7 @@ def _advice(weights: WeightsFile, asked: str) -> str:
         return f"It holds {' or '.join(fits)}: load it as that."
     shares: dict[str, float] = {}
     for name, spec in ENCODERS.items():
-        prefix, expected = _prefix(spec), _expected(spec)
+        prefix = _prefix(spec)
         found = {key.removeprefix(prefix): shape for key, shape in weights.shapes.items() if key.startswith(prefix)}
-        agreeing = sum(found.get(key) == shape for key, shape in expected.items())
-        shares[name] = agreeing / len(expected.keys() | found.keys())
-    likely = max(shares, key=shares.__getitem__)
-    if likely == asked or shares[likely] < 0.5:
-        return (
-            f"No known encoder fits better (nearest: {likely!r}, {shares[likely]:.0%} of its keys): the file is of "
-            "another model, or its keys were changed after training."
-        )
-    return f"Most likely it is {likely!r} ({shares[likely]:.0%} of its keys fit): load it as that."
+        shares[name] = agreement(_expected(spec), found)
+    return likeliest(shares, asked, "encoder")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -183,6 +184,22 @@ def _advice(weights: WeightsFile, arch: str | None) -> str:
     return f"Most likely it is {fitting} ({share:.0%} of its keys fit): load it as that (--arch)."
 
 
+def agreement(expected: Shapes, found: Shapes) -> float:
+    """The share of all keys that both have, in the same shape."""
+    return sum(found.get(key) == shape for key, shape in expected.items()) / len(expected.keys() | found.keys())
+
+
+def likeliest(shares: Mapping[str, float], asked: str, kind: str) -> str:
+    """What to do with a file that is not the `kind` that was asked for, given how far each known one agrees with it."""
+    likely = max(shares, key=shares.__getitem__)
+    if likely == asked or shares[likely] < _ALIKE:
+        return (
+            f"No known {kind} fits better (nearest: {likely!r}, {shares[likely]:.0%} of its keys): the file is of "
+            "another model, or its keys were changed after training."
+        )
+    return f"Most likely it is {likely!r} ({shares[likely]:.0%} of its keys fit): load it as that."
+
+
 def most_likely(found: Shapes) -> tuple[tuple[str, ...], float]:
     """The registered architectures whose keys and shapes agree most with `found`, and the share that does.
 
@@ -193,9 +210,8 @@ def most_likely(found: Shapes) -> tuple[tuple[str, ...], float]:
     for name in names():
         spec = resolve(name)
         expected = {key: shape for key, shape in wanted(spec, "both").items() if key.startswith(held)}
-        present = {key for key, shape in found.items() if not _unused(key, shape, spec)}
-        agreeing = sum(found.get(key) == shape for key, shape in expected.items())
-        scores[name] = agreeing / len(expected.keys() | present)
+        present = {key: shape for key, shape in found.items() if not _unused(key, shape, spec)}
+        scores[name] = agreement(expected, present)
     best = max(scores.values())
     return tuple(name for name, score in scores.items() if score == best), best
 

@@ -79,7 +79,7 @@ class Run:
     def stages(self) -> list[tuple[str, int, int]]:
         """Name, first and last step of each stage that has begun."""
         ends = [round(end * self.updates) for end in itertools.accumulate(stage.share for stage in self.method.stages)]
-        spans = zip([0, *ends], ends, strict=False)
+        spans = itertools.pairwise([0, *ends])
         named = [(stage.name, start, min(end, self.last)) for stage, (start, end) in zip(self.method.stages, spans,
                                                                                          strict=True)]  # fmt: skip
         return [span for span in named if span[1] < span[2]]

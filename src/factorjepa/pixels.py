@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Frames = NDArray[np.uint8]
 
@@ -45,8 +47,9 @@ def normalise(frames: Frames) -> NDArray[np.float32]:
     return video
 
 
-def denormalise(video: NDArray[np.float32]) -> Frames:
-    """The bytes `[..., T, H, W, 3]` that `normalise` made `float32 [..., 3, T, H, W]` of."""
-    mean, std = (np.asarray(values, np.float32) for values in (IMAGENET_MEAN, IMAGENET_STD))
-    pictures = np.moveaxis(video, -4, -1) * std + mean
-    return np.asarray(np.clip(np.rint(pictures * 255), 0, 255), np.uint8)
+def to_video(frames: Tensor) -> Tensor:
+    """Bytes `[B, T, H, W, 3]` to `float32 [B, 3, T, H, W]` with ImageNet statistics, where they are; as `normalise`."""
+    mean, std = (torch.tensor(values, dtype=torch.float64) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    scale, shift = (one.float().to(frames.device).view(3, 1, 1, 1) for one in (1 / (255 * std), mean / std))
+    video = frames.permute(0, 4, 1, 2, 3).to(torch.float32, memory_format=torch.contiguous_format)
+    return video.mul_(scale).sub_(shift)

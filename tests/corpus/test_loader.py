@@ -6,11 +6,13 @@ import pickle
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import factorjepa.corpus.loader as loader_module
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Batch, EvaluationLoader, Loader
 from factorjepa.corpus.manifest import Clip
@@ -46,7 +48,7 @@ def ids(batches: Iterable[Batch]) -> list[tuple[str, ...]]:
 def assert_same(first: list[Batch], second: list[Batch]) -> None:
     assert ids(first) == ids(second)
     for one, other in zip(first, second, strict=True):
-        assert torch.equal(one.video, other.video)
+        assert torch.equal(one.frames, other.frames)
         assert torch.equal(one.times, other.times)
 
 
@@ -57,9 +59,9 @@ def expected_greys(clip: Clip, times: torch.Tensor) -> np.ndarray:  # type: igno
 def test_a_batch_shows_its_clips_at_its_times(corpus: Corpus) -> None:
     seen = set()
     for batch in Loader(corpus.training(), SPEC, batch_size=2, seed=1, replication=4):
-        assert batch.video.dtype == torch.float32
-        assert batch.video.shape == (2, 3, 16, 16, 16)
-        for video, clip, times in zip(batch.video, batch.clips, batch.times, strict=True):
+        assert batch.video().dtype == torch.float32
+        assert batch.video().shape == (2, 3, 16, 16, 16)
+        for video, clip, times in zip(batch.video(), batch.clips, batch.times, strict=True):
             np.testing.assert_array_equal(times, window_times(clip, SPEC, replication=4))
             for channel in range(3):
                 grey = (video[channel].mean(dim=(1, 2)) * IMAGENET_STD[channel] + IMAGENET_MEAN[channel]) * 255
@@ -183,7 +185,7 @@ def test_skipping_goes_on_without_damaged_clips_and_lists_them(
         ["navapur/s01/v00#1.0"],
         ["navapur/s01/v02#1.0", "navapur/s01/v03#1.0"],
     ]
-    assert [batch.video.shape[0] for batch in batches] == [1, 2]
+    assert [batch.video().shape[0] for batch in batches] == [1, 2]
     assert sorted(loader.skipped) == [f"navapur/s01/v0{n}#1.0" for n in (1, 4, 5)]
     assert "no such file" in loader.skipped["navapur/s01/v04#1.0"]
     assert caplog.text.count("skipped clip") == 3
@@ -226,3 +228,45 @@ def test_short_clips_are_refused_before_the_first_batch(corpus: Corpus) -> None:
 def test_impossible_settings_are_refused(corpus: Corpus, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         Loader(corpus.training(), SPEC, seed=0, **arguments)  # type: ignore[arg-type]
+
+
+# --- windows in memory
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What this process has decoded."""
+    read: list[str] = []
+    real = loader_module.read_frames
+
+    def counted(source: Any, *rest: Any) -> Any:
+        read.append(str(source))
+        return real(source, *rest)
+
+    monkeypatch.setattr(loader_module, "read_frames", counted)
+    return read
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_the_same_with_windows_in_memory(corpus: Corpus, workers: int) -> None:
+    plain = Loader(corpus.training(), SPEC, 2, seed=3)
+    remembering = Loader(corpus.training(), SPEC, 2, seed=3, workers=workers, memory_gb=1.0)
+    for _ in range(3):
+        assert_same(list(plain), list(remembering))
+
+
+def test_windows_in_memory_are_not_decoded_again(corpus: Corpus, decoded: list[str]) -> None:
+    loader = Loader(corpus.training(), SPEC, 1, seed=3, memory_gb=1.0)
+    first = {clip for batch in ids(loader) for clip in batch}
+    assert len(decoded) == len(first) == TRAIN
+    assert {clip for batch in ids(loader) for clip in batch} == first
+    assert len(decoded) == TRAIN
+
+
+def test_memory_holds_no_more_than_it_may(corpus: Corpus, decoded: list[str]) -> None:
+    window = next(iter(Loader(corpus.training(), SPEC, 1, seed=3))).frames.nbytes
+    loader = Loader(corpus.training(), SPEC, 1, seed=3, memory_gb=2.5 * window / 1e9)
+    list(loader)
+    decoded.clear()
+    list(loader)
+    assert len(decoded) == TRAIN - 2

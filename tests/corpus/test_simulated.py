@@ -148,10 +148,10 @@ class TestContents:
         assert sum(len(batch.clips) for batch in batches) >= 9
         for batch in batches:
             assert all(one.split == Split.TRAIN for one in batch.clips)
-            assert float(batch.video.std()) > 0.3
+            assert float(batch.video().std()) > 0.3
             first = batch.clips[0]
             direct = read_frames(made / first.path, batch.times[0].numpy())[0].astype(float).mean() / 255
-            channels = batch.video[0, :, 0].mean(dim=(1, 2)).numpy()
+            channels = batch.video()[0, :, 0].mean(dim=(1, 2)).numpy()
             shown = (channels * [0.229, 0.224, 0.225] + [0.485, 0.456, 0.406]).mean()
             assert float(shown) == pytest.approx(direct, abs=0.01)
 

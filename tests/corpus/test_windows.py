@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -11,12 +12,11 @@ from pydantic import ValidationError
 from factorjepa.corpus.windows import (
     WindowSpec,
     centre_square,
-    preprocess,
     refuse_short,
     window_times,
 )
 from factorjepa.errors import CorpusError
-from factorjepa.pixels import IMAGENET_MEAN, IMAGENET_STD
+from factorjepa.pixels import IMAGENET_MEAN, IMAGENET_STD, normalise, resize_to_cover, to_video
 
 from .clips import make_clip
 
@@ -83,7 +83,7 @@ def test_an_impossible_window_is_refused(values: dict[str, float]) -> None:
 
 def test_preprocessing_normalises_and_puts_channels_first() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
-    video = preprocess(frames, 16)
+    video = normalise(resize_to_cover(frames, 16, 16))
     assert video.dtype == np.float32
     expected = (frames / 255.0 - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
     np.testing.assert_allclose(video, expected.transpose(3, 0, 1, 2), atol=1e-5)
@@ -97,9 +97,9 @@ def test_the_centre_of_the_picture_is_kept(height: int, width: int) -> None:
     assert abs(left - (width - side - left)) <= 1
     assert abs(top - (height - side - top)) <= 1
     frames[:, top : top + side, left : left + side] = 255
-    assert np.ptp(preprocess(frames, 16)[0]) < 1e-5  # nothing from outside the square
+    assert np.ptp(normalise(resize_to_cover(frames, 16, 16))[0]) < 1e-5  # nothing from outside the square
     frames[:, height // 2 - 1 : height // 2 + 1, width // 2 - 1 : width // 2 + 1] = 0
-    shown = preprocess(frames, 16)[0, 0]
+    shown = normalise(resize_to_cover(frames, 16, 16))[0, 0]
     dark = np.argwhere(shown < shown.max() - 0.1)
     np.testing.assert_allclose(dark.mean(axis=0), 7.5, atol=0.6)
 
@@ -108,5 +108,10 @@ def test_shrinking_averages_areas() -> None:
     """A one-pixel checkerboard becomes even grey; picking pixels would give black, white or stripes."""
     board = np.indices((64, 64)).sum(axis=0) % 2 * 255
     frames = np.repeat(board[None, :, :, None], 3, axis=3).astype(np.uint8)
-    grey = preprocess(frames, 16)[0] * IMAGENET_STD[0] + IMAGENET_MEAN[0]
+    grey = normalise(resize_to_cover(frames, 16, 16))[0] * IMAGENET_STD[0] + IMAGENET_MEAN[0]
     np.testing.assert_allclose(grey, 0.5, atol=0.01)
+
+
+def test_a_batch_is_normalised_to_the_bit_as_one_clip_is() -> None:
+    every = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, axis=-1)
+    assert np.array_equal(to_video(torch.from_numpy(every[None]))[0].numpy(), normalise(every))

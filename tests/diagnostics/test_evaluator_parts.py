@@ -14,7 +14,6 @@ from factorjepa.diagnostics.interventions import EDITS, EditKind, box_masks, edi
 from factorjepa.diagnostics.mask_slope import area, slope
 from factorjepa.diagnostics.probes import Ridge, crossed
 from factorjepa.diagnostics.settings import EvaluateSettings, InterventionSettings, MotionSettings
-from factorjepa.pixels import denormalise, normalise
 
 
 def texture(seed: int, height: int, width: int) -> np.ndarray:
@@ -132,10 +131,3 @@ def test_slope_and_area_of_a_straight_curve(rise: float, start: float) -> None:
     curve = torch.tensor([[start + rise * share] for share in shares], dtype=torch.float64)
     assert slope(shares, curve).item() == pytest.approx(rise, abs=1e-9)
     assert area(shares, curve).item() == pytest.approx(start + rise * 0.45, abs=1e-9)
-
-
-@given(st.integers(0, 999))
-@settings(max_examples=10)
-def test_bytes_survive_normalisation(seed: int) -> None:
-    frames = np.random.default_rng(seed).integers(0, 256, (2, 4, 4, 3)).astype(np.uint8)
-    assert np.array_equal(denormalise(normalise(frames)), frames)

@@ -32,7 +32,6 @@ from factorjepa.diagnostics.scene import Known, Scene
 from factorjepa.diagnostics.scorecard import infos, scorecard
 from factorjepa.diagnostics.settings import EvaluateSettings, ProbeSettings
 from factorjepa.errors import DiagnosticsError
-from factorjepa.pixels import normalise
 from factorjepa.scores import Scores
 
 CPU = torch.device("cpu")
@@ -72,7 +71,7 @@ def scene(streets: Path, look: Looker, frames: NDArray[np.uint8] | None = None) 
     batch = next(iter(EvaluationLoader(clips, WINDOW, 2, 0)))
     if frames is not None:
         shown = np.broadcast_to(frames[:, None, None, None], (16, 32, 32, 3)).astype(np.uint8)
-        batch = Batch(torch.from_numpy(normalise(shown))[None].repeat(2, 1, 1, 1, 1), batch.clips, batch.times)
+        batch = Batch(torch.from_numpy(shown)[None].repeat(2, 1, 1, 1, 1), batch.clips, batch.times)
     return Scene(batch, Known(), look, SETTINGS)
 
 

@@ -10,7 +10,13 @@ from torch import Tensor
 
 from factorjepa.backbones import BackboneSpec, build
 from factorjepa.backbones.predictor import Predictor
-from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor
+from factorjepa.predictors import (
+    FactorizedOptions,
+    FactorizedPredictor,
+    LatentPredictor,
+    MonolithicPredictor,
+    StartTokens,
+)
 from factorjepa.predictors.options import MonolithicOptions
 from factorjepa.teacher.states import GEOMETRY, ObjectStates
 
@@ -41,6 +47,12 @@ def context(batch: int = 2, seed: int = 0, spec: BackboneSpec = TINY) -> tuple[T
 def target_tokens(spec: BackboneSpec = TINY) -> Tensor:
     generator = torch.Generator().manual_seed(8)
     return torch.randn(500, spec.dim, generator=generator) * torch.linspace(2, 0.1, spec.dim) + 0.3
+
+
+def start_tokens(spec: BackboneSpec = TINY) -> StartTokens:
+    targets = target_tokens(spec)
+    noise = torch.randn(targets.shape, generator=torch.Generator().manual_seed(9))
+    return StartTokens(targets, 0.8 * targets + 0.2 * noise)
 
 
 def agents(batch: int = 2, count: int = 5, pairs: int = 7, seed: int = 0, width: int = 6) -> ObjectStates:
@@ -81,7 +93,7 @@ def awake(predictor: LatentPredictor, seed: int = 5) -> LatentPredictor:
 
 def factorized(**options: Any) -> FactorizedPredictor:
     options = {"ranks": (5, 7, 4), **SMALL, **options}
-    return FactorizedPredictor.graft(pretrained(), FactorizedOptions(**options), target_tokens()).eval()
+    return FactorizedPredictor.graft(pretrained(), FactorizedOptions(**options), start_tokens()).eval()
 
 
 def monolithic(**options: Any) -> MonolithicPredictor:

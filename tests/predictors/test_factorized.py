@@ -15,12 +15,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from factorjepa.backbones.spec import resolve
 from factorjepa.errors import TrainingError
 from factorjepa.objective import objective
-from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, PerFactor, no_agents
+from factorjepa.predictors import (
+    FactorizedOptions,
+    FactorizedPredictor,
+    LatentPredictor,
+    PerFactor,
+    StartTokens,
+    no_agents,
+)
 from factorjepa.predictors.agents import AgentView
 from factorjepa.predictors.query import Question
 from factorjepa.teacher.states import ObjectStates
 
-from .scenes import SMALL, TINY, agents, awake, context, factorized, monolithic, pretrained, target_tokens
+from .scenes import SMALL, TINY, agents, awake, context, factorized, monolithic, pretrained, start_tokens, target_tokens
 
 EVERY: list[dict[str, Any]] = [
     {},
@@ -402,12 +409,15 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
 
 def test_grafting_needs_what_it_starts_from() -> None:
     options = FactorizedOptions(**SMALL)
-    with pytest.raises(TrainingError, match="target tokens"):
+    with pytest.raises(TrainingError, match="tokens to start from"):
         FactorizedPredictor.graft(pretrained(), options)
     distilled = pretrained(TINY.replace(predictor_levels=1, predictor_out=40))
     with pytest.raises(TrainingError, match="fold_projection"):
-        FactorizedPredictor.graft(distilled, options, target_tokens())
-    FactorizedPredictor.graft(distilled, options.replace(fold_projection=False), target_tokens())
+        FactorizedPredictor.graft(distilled, options, start_tokens())
+    other = StartTokens(target_tokens(), None)
+    with pytest.raises(TrainingError, match="dictionaries: targets"):
+        FactorizedPredictor.graft(distilled, options.replace(fold_projection=False), other)
+    FactorizedPredictor.graft(distilled, options.replace(fold_projection=False, dictionaries="targets"), other)
 
 
 @every_predictor

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from factorjepa.errors import TrainingError
-from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, PerFactor, dictionaries_from
+from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, PerFactor, StartTokens, dictionaries_from
 
-from .scenes import SMALL, TINY, agents, context, factorized, monolithic, pretrained, target_tokens
+from .scenes import SMALL, TINY, agents, context, factorized, monolithic, pretrained, start_tokens, target_tokens
 
 
 @torch.no_grad()
@@ -23,7 +23,7 @@ def last_level(tokens: Tensor) -> Tensor:
 
 def grafted(rank: int, **options: Any) -> FactorizedPredictor:
     made = FactorizedOptions(**{**SMALL, "ranks": (rank, 7, 4), **options})
-    return FactorizedPredictor.graft(pretrained(), made, target_tokens()).eval()
+    return FactorizedPredictor.graft(pretrained(), made, start_tokens()).eval()
 
 
 @pytest.mark.parametrize("options", [{}, {"injection": "both"}, {"interactions": "motion"}])
@@ -66,7 +66,7 @@ def test_controls_start_as_the_pretrained_predictor(injection: str) -> None:
 def test_grafting_copies_and_leaves_the_pretrained_predictor_alone() -> None:
     source = pretrained()
     before = {key: value.clone() for key, value in source.state_dict().items()}
-    model = FactorizedPredictor.graft(source, FactorizedOptions(**SMALL), target_tokens())
+    model = FactorizedPredictor.graft(source, FactorizedOptions(**SMALL), start_tokens())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 1
@@ -75,7 +75,7 @@ def test_grafting_copies_and_leaves_the_pretrained_predictor_alone() -> None:
 
 def test_fresh_parts_follow_the_seed_and_nothing_else() -> None:
     def first(seed: int) -> Tensor:
-        model = FactorizedPredictor.graft(pretrained(), FactorizedOptions(**SMALL), target_tokens(), seed=seed)
+        model = FactorizedPredictor.graft(pretrained(), FactorizedOptions(**SMALL), start_tokens(), seed=seed)
         return model.agents.g_A.first.weight
 
     torch.manual_seed(1)
@@ -90,7 +90,7 @@ def test_fresh_parts_follow_the_seed_and_nothing_else() -> None:
 
 def test_dictionaries_span_the_mean_and_the_largest_directions() -> None:
     tokens = target_tokens()
-    directions = dictionaries_from(tokens, PerFactor(8, 16, 32)).layout
+    directions = dictionaries_from(StartTokens(tokens, None), PerFactor(8, 16, 32), "targets").layout
     torch.testing.assert_close(directions.T @ directions, torch.eye(8), rtol=0, atol=1e-5)
     energy = (tokens @ directions).square().mean(0)
     assert bool((energy[:-1] >= energy[1:]).all())
@@ -100,19 +100,42 @@ def test_dictionaries_span_the_mean_and_the_largest_directions() -> None:
 
 def test_dictionaries_do_not_depend_on_the_order_of_tokens() -> None:
     tokens = target_tokens()
-    a, b = (dictionaries_from(x, PerFactor(6, 6, 6)).agents for x in (tokens, tokens.flip(0)))
+    pairs = (StartTokens(x, None) for x in (tokens, tokens.flip(0)))
+    a, b = (dictionaries_from(pair, PerFactor(6, 6, 6), "targets").agents for pair in pairs)
     torch.testing.assert_close(a, b, rtol=0, atol=1e-4)
 
 
 def test_a_rank_above_the_width_begins_the_directions_again() -> None:
-    layout, agent, _ = dictionaries_from(target_tokens(), PerFactor(4, 40, 4))
+    layout, agent, _ = dictionaries_from(start_tokens(), PerFactor(4, 40, 4), "targets")
     assert agent.shape == (TINY.dim, 40)
     assert agent[:, 32:36].equal(layout)
 
 
 def test_broken_target_tokens_are_refused() -> None:
     with pytest.raises(TrainingError, match="finite"):
-        dictionaries_from(torch.full((4, 8), torch.nan), PerFactor(1, 1, 1))
+        dictionaries_from(StartTokens(torch.full((4, 8), torch.nan), None), PerFactor(1, 1, 1), "targets")
+
+
+@torch.no_grad()
+def test_a_layout_along_predictions_keeps_more_of_them_than_one_along_targets() -> None:
+    predicted = last_level(context()[0]).flatten(0, 1)
+    tokens = StartTokens(torch.randn_like(predicted), predicted)
+
+    def lost(start: Any) -> float:
+        columns = dictionaries_from(tokens, PerFactor(6, 7, 4), start).layout
+        return float((predicted - predicted @ columns @ columns.T).square().mean())
+
+    assert lost("predictions") < 0.8 * lost("targets")
+
+
+def test_agents_and_interactions_begin_along_what_the_prediction_gets_wrong() -> None:
+    generator = torch.Generator().manual_seed(0)
+    predicted = torch.randn(200, 12, generator=generator)
+    wrong = torch.nn.functional.normalize(torch.randn(12, generator=generator), dim=0)
+    tokens = StartTokens(predicted + 3 * torch.randn(200, 1, generator=generator) * wrong, predicted)
+    _, agent, interaction = dictionaries_from(tokens, PerFactor(3, 2, 1), "predictions")
+    for columns in (agent, interaction):
+        assert float((columns[:, 0] @ wrong).abs()) > 0.999
 
 
 # --- gates and edges

@@ -21,6 +21,7 @@ from factorjepa.training.masking import SPREAD, training_masks
 from factorjepa.training.settings import TrainSettings
 
 Make = Callable[..., TrainSettings]
+CPU = torch.device("cpu")
 
 
 def randoms(seed: int) -> list[np.random.Generator]:
@@ -46,9 +47,11 @@ def test_shuffled_targets_are_those_of_other_clips_with_the_clips_own_evidence(
     loader: Loader, packets: Packets[TrainingClips], batch: Batch
 ) -> None:
     stage = Stage("all", 1.0)
-    aligned = TrainingBatches(loader, packets, None, METHODS["no_curriculum"], 0).complete(batch, stage, 3, 0).targets
+    aligned = (
+        TrainingBatches(loader, packets, None, METHODS["no_curriculum"], 0).complete(batch, stage, 3, 0, CPU).targets
+    )
     shuffled = (
-        TrainingBatches(loader, packets, None, METHODS["shuffled_targets"], 0).complete(batch, stage, 3, 0).targets
+        TrainingBatches(loader, packets, None, METHODS["shuffled_targets"], 0).complete(batch, stage, 3, 0, CPU).targets
     )
     assert aligned is not None
     assert shuffled is not None
@@ -60,16 +63,16 @@ def test_shuffled_targets_are_those_of_other_clips_with_the_clips_own_evidence(
 
 def test_views_are_drawn_with_the_stage_s_probabilities(packets: Packets[TrainingClips], batch: Batch) -> None:
     known = [packets.of(clip) for clip in batch.clips]
-    raw, viewed = shown(batch.video, known, Stage("raw", 1.0), randoms(0))
-    assert torch.equal(raw, batch.video)
+    raw, viewed = shown(batch.video(), known, Stage("raw", 1.0), randoms(0))
+    assert torch.equal(raw, batch.video())
     assert viewed == ()
     agents = Stage("agents", 1.0, views=(("agents", 1.0),))
-    assert not torch.equal(shown(batch.video, known, agents, randoms(0))[0], batch.video)
+    assert not torch.equal(shown(batch.video(), known, agents, randoms(0))[0], batch.video())
     half = Stage("half", 1.0, views=(("raw", 0.5), ("agents", 0.5)))
     kept = 0
     for seed in range(40):
-        made, viewed = shown(batch.video, known, half, randoms(seed))
-        same = [row for row, (a, b) in enumerate(zip(made, batch.video, strict=True)) if torch.equal(a, b)]
+        made, viewed = shown(batch.video(), known, half, randoms(seed))
+        same = [row for row, (a, b) in enumerate(zip(made, batch.video(), strict=True)) if torch.equal(a, b)]
         assert set(range(4)) - set(viewed) <= set(same)
         kept += len(same)
     assert 0.35 < kept / 160 < 0.65
@@ -79,11 +82,11 @@ def test_an_edit_changes_the_clip_where_the_agent_was_and_takes_it_out_of_the_st
     packets: Packets[TrainingClips], batch: Batch
 ) -> None:
     known = [packets.of(clip) for clip in batch.clips]
-    edited, removed = edit(batch.video, known, randoms(0))
+    edited, removed = edit(batch.video(), known, randoms(0))
     states = object_states(packets.collate(batch.clips).cells)
     left = states.without(removed)
     for row, slot in enumerate(removed.tolist()):
-        changed = not torch.equal(edited[row], batch.video[row])
+        changed = not torch.equal(edited[row], batch.video()[row])
         assert changed == (slot >= 0)
         gone = states.valid_BN[row] & ~left.valid_BN[row]
         assert states.slot_BN[row][gone].tolist() == ([slot] if slot >= 0 else [])

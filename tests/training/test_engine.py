@@ -131,7 +131,7 @@ def test_perturbing_future_frames_leaves_predictions_unchanged_to_the_bit(settin
     batch = next(iter(engine.evaluation))
     assert engine.validation_packets is not None
     targets = engine.validation_packets.for_batch(batch)
-    video = batch.video
+    video = batch.video()
     changed = video.clone()
     changed[:, :, engine.settings.context :] = torch.randn_like(changed[:, :, engine.settings.context :])
     states = states_of(engine.learner, targets, None, video)

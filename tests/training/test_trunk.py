@@ -50,7 +50,7 @@ def cached(settings: Make, tmp_path: Path) -> Make:
 def batch_of(engine: Engine, step: int = 0) -> TrainingBatch:
     """The first batch, as the present stage shows it at `step`."""
     batch = next(engine._first_batches(1))
-    return engine.batches.complete(batch, engine.learner.stage, step, 0)
+    return engine.batches.complete(batch, engine.learner.stage, step, 0, engine.device)
 
 
 def with_trunk(engine: Engine, batch: TrainingBatch) -> TrainingBatch:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ..objective import LossWeights
-from ..predictors import FactorizedOptions, PerFactor
+from ..predictors import FactorizedOptions
 from .factor import FACTORJEPA, RAW
 from .method import WHOLE_RUN, Method
 
@@ -27,7 +27,7 @@ _OFF = {
     "sparsity": "edges cost nothing",
 }
 _SCALED = ("factor", "visibility", "separation", "sparsity")
-_RANKS = {"half": PerFactor(32, 48, 32), "double": PerFactor(128, 192, 128)}
+_SIZES = {"half": 0.5, "double": 2.0}
 
 ABLATIONS: tuple[Method, ...] = (
     *(
@@ -58,8 +58,8 @@ ABLATIONS: tuple[Method, ...] = (
     ),
     *(
         FACTORJEPA.variant(f"{size}_ranks", f"{size} ranks", "how wide the channels must be",
-                           predictor=_options(ranks=ranks))
-        for size, ranks in _RANKS.items()
+                           predictor=_options(rank_scale=scale))
+        for size, scale in _SIZES.items()
     ),
     *(
         FACTORJEPA.variant(
@@ -67,7 +67,7 @@ ABLATIONS: tuple[Method, ...] = (
             losses=_losses(**{term: factor * getattr(FACTORJEPA.losses, term)}),
         )
         for term in _SCALED
-        for size, factor in (("half", 0.5), ("double", 2.0))
+        for size, factor in _SIZES.items()
     ),
     FACTORJEPA.variant(
         "residual_path", "+ dense residual", "what the dictionaries cannot span", predictor=_options(residual=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..backbones import Backbone, build
 from ..backbones.encoder import Encoder
 from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
-from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor
+from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor, StartTokens
 from .adapters import inject
 from .continual import ReleasedPredictor
 from .method import Method, PredictorScope, Stage
@@ -33,12 +33,12 @@ class Scope:
     dropout: float = 0.05
 
 
-def surgery(backbone: Backbone, method: Method, target_tokens: Tensor | None, seed: int) -> LatentPredictor:
+def surgery(backbone: Backbone, method: Method, tokens: StartTokens | None, seed: int) -> LatentPredictor:
     """The method's predictor, grafted from the backbone's pretrained one, which is left as it is."""
     if method.objective == "released":
         return ReleasedPredictor.graft(backbone.predictor)
     if isinstance(method.predictor, FactorizedOptions):
-        return FactorizedPredictor.graft(backbone.predictor, method.predictor, target_tokens, seed)
+        return FactorizedPredictor.graft(backbone.predictor, method.predictor, tokens, seed)
     return MonolithicPredictor.graft(backbone.predictor, method.predictor, seed)
 
 

@@ -1,8 +1,9 @@
 """Batches with provenance, in an order that can be resumed to the batch.
 
 What a batch holds depends on (seed, epoch, position) and on (replication, clip) only: not on how many workers decode
-it, nor on what they had read ahead. Over `world` processes the batches of one step together are a stretch of the
-epoch's order, cut evenly: the same clips meet in a step for every `world` with the same `world * batch_size`.
+it, on what they had read ahead, or on which windows are still in memory (`memory_gb`). Over `world` processes the
+batches of one step together are a stretch of the epoch's order, cut evenly: the same clips meet in a step for every
+`world` with the same `world * batch_size`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import CorpusError, FactorJEPAError, VideoError
+from ..pixels import resize_to_cover, to_video
 from ..seeding import stream
 from ..video import read_frames
 from .access import ClipSet, EvaluationClips, TrainingClips
 from .manifest import Clip
-from .windows import WindowSpec, preprocess, refuse_short, window_times
+from .windows import WindowSpec, refuse_short, window_times
 
 _log = logging.getLogger(__name__)
 OnError = Literal["raise", "skip"]
@@ -34,22 +36,56 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows and where they come from: `video[i]` shows `clips[i]` at `times[i]`."""
+    """Windows and where they come from: `frames[i]` shows `clips[i]` at `times[i]`."""
 
-    video: Tensor  # float32 [B, 3, T, H, W], ImageNet-normalised
+    frames: Tensor  # uint8 [B, T, H, W, 3]: a quarter of the bytes to hand from process to process and to a GPU
     clips: tuple[Clip, ...]
     times: Tensor  # float64 [B, T], seconds from the clip's first frame
     step: tuple[Clip, ...] = ()  # of a training batch: the clips of all ranks that meet in this step, in order
+
+    def video(self, device: torch.device | None = None) -> Tensor:
+        """`float32 [B, 3, T, H, W]`, ImageNet-normalised, on the device."""
+        return to_video(self.frames if device is None else self.frames.to(device, non_blocking=True))
 
 
 @dataclass(frozen=True)
 class _Decoded:
     """What a worker sends back; failures travel as values, because torch rewrites the message of what is raised."""
 
-    video: Tensor
+    frames: Tensor
     indices: list[int]
     times: Tensor
     failures: dict[int, str]
+
+
+class _Memory:
+    """Decoded windows of one replication, up to so many bytes: what was decoded once is not decoded again.
+
+    It lives in the process that trains; workers decode what is not in it.
+    """
+
+    def __init__(self, gigabytes: float) -> None:
+        self.room = int(gigabytes * 1e9)
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}  # position of the clip -> frames, times
+
+    def missing(self, indices: Sequence[int]) -> list[int]:
+        return [index for index in indices if index not in self._known]
+
+    def completed(self, indices: Sequence[int], decoded: _Decoded | None) -> _Decoded:
+        """The whole batch, of what is known and what has just been decoded, in the order of `indices`."""
+        if decoded is None:
+            decoded = _Decoded(torch.empty(0), [], torch.empty(0), {})
+        new = dict(zip(decoded.indices, zip(decoded.frames, decoded.times, strict=True), strict=True))
+        rows = {index: new.get(index) or self._known.get(index) for index in indices}
+        there = {index: row for index, row in rows.items() if row is not None}
+        for index, (frames, times) in new.items():
+            if frames.nbytes <= self.room:
+                self.room -= frames.nbytes
+                self._known[index] = (frames.clone(), times.clone())
+        if not there:
+            return decoded
+        frames, times = zip(*there.values(), strict=True)
+        return _Decoded(torch.stack(frames), list(there), torch.stack(times), decoded.failures)
 
 
 class _Windows(Dataset[_Decoded]):
@@ -60,7 +96,7 @@ class _Windows(Dataset[_Decoded]):
 
     def __getitem__(self, indices: Sequence[int]) -> _Decoded:
         spec = self.spec
-        video = np.empty((len(indices), 3, spec.frames, spec.size, spec.size), np.float32)
+        frames = np.empty((len(indices), spec.frames, spec.size, spec.size, 3), np.uint8)
         times = np.empty((len(indices), spec.frames), np.float64)
         decoded: list[int] = []
         failures: dict[int, str] = {}
@@ -70,14 +106,16 @@ class _Windows(Dataset[_Decoded]):
             try:
                 times[row] = window_times(clip, spec, self.replication)
                 name = f"clip {clip.clip_id!r} ({clip.path})"
-                video[row] = preprocess(read_frames(self.clips.video(clip), times[row], name), spec.size)
+                frames[row] = resize_to_cover(
+                    read_frames(self.clips.video(clip), times[row], name), spec.size, spec.size
+                )
             except FactorJEPAError as error:
                 text = str(error)
                 failures[index] = text if text.startswith("clip ") else f"clip {clip.clip_id!r}: {text}"
             else:
                 decoded.append(index)
         kept = len(decoded)
-        return _Decoded(torch.from_numpy(video[:kept]), decoded, torch.from_numpy(times[:kept]), failures)
+        return _Decoded(torch.from_numpy(frames[:kept]), decoded, torch.from_numpy(times[:kept]), failures)
 
 
 class _Batches:
@@ -94,6 +132,7 @@ class _Batches:
         world: int,
         on_error: OnError,
         start_method: str | None,
+        memory_gb: float,
     ) -> None:
         if batch_size < 1 or workers < 0 or not 0 <= rank < world:
             raise CorpusError(
@@ -107,25 +146,29 @@ class _Batches:
         self.clips, self.spec, self.batch_size, self.workers = clips, spec, batch_size, workers
         self.replication, self.rank, self.world, self.on_error = replication, rank, world, on_error
         self._start_method = start_method
+        self._memory = _Memory(memory_gb)
         self.skipped: dict[str, str] = {}  # clip_id -> why, of everything skipped so far
 
     def _decode(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch | None]:
         """The batches in order; None for one of which no clip could be read."""
+        plan = [self._memory.missing(batch) for batch in batches]
         reader: DataLoader[_Decoded] = DataLoader(
             _Windows(self.clips, self.spec, self.replication),
             batch_size=None,
-            sampler=batches,  # an item of `_Windows` is a batch
+            sampler=[part for part in plan if part],  # an item of `_Windows` is what a batch lacks
             num_workers=self.workers,
             collate_fn=_as_is,
             worker_init_fn=_single_thread if self.workers else None,
             multiprocessing_context=self._start_method if self.workers else None,
             generator=torch.Generator(),  # else starting an epoch would advance the random state of training
         )
-        for decoded in reader:
+        new = iter(reader) if any(plan) else iter(())  # workers start only where there is something to decode
+        for batch, part in zip(batches, plan, strict=True):
+            decoded = self._memory.completed(batch, next(new) if part else None)
             for index, message in decoded.failures.items():
                 self._failed(self.clips[index], message)
             clips = tuple(self.clips[index] for index in decoded.indices)
-            yield Batch(decoded.video, clips, decoded.times) if clips else None
+            yield Batch(decoded.frames, clips, decoded.times) if clips else None
 
     def _failed(self, clip: Clip, message: str) -> None:
         if self.on_error == "raise":
@@ -158,13 +201,14 @@ class Loader(_Batches):
         world: int = 1,
         on_error: OnError = "raise",
         start_method: str | None = None,
+        memory_gb: float = 0.0,
     ) -> None:
         if not isinstance(clips, TrainingClips):
             raise CorpusError(
                 f"a training Loader takes TrainingClips, from Corpus.training(), not {type(clips).__name__}: "
                 "validation, test and audit clips must not reach training (measure with an EvaluationLoader)"
             )
-        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method)
+        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb)
         self.seed, self.shuffle = seed, shuffle
         if not len(self):
             raise CorpusError(
@@ -258,12 +302,13 @@ class EvaluationLoader(_Batches):
         even: bool = False,
         on_error: OnError = "raise",
         start_method: str | None = None,
+        memory_gb: float = 0.0,
     ) -> None:
         if not isinstance(clips, EvaluationClips):
             raise CorpusError(
                 f"an EvaluationLoader takes EvaluationClips (validation, test or audit), not {type(clips).__name__}"
             )
-        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method)
+        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb)
         self.even = even
 
     def __len__(self) -> int:

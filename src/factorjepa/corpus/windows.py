@@ -17,9 +17,8 @@ from pydantic import Field
 
 from ..config import Settings
 from ..errors import CorpusError
-from ..pixels import centre_part, normalise, resize_to_cover
+from ..pixels import centre_part
 from ..seeding import stream
-from ..video import Frames
 from ..words import counted
 from .manifest import Clip
 
@@ -66,8 +65,3 @@ def centre_square(width: int, height: int) -> tuple[int, int, int]:
     """Left, top and side of the square that is kept: maps annotations into the window, `(x - left) * size / side`."""
     left, top, side, _ = centre_part(width, height)
     return left, top, side
-
-
-def preprocess(frames: Frames, size: int) -> NDArray[np.float32]:
-    """`uint8 [T, H, W, 3]` -> centred square, resized, normalised `float32 [3, T, size, size]`."""
-    return normalise(resize_to_cover(frames, size, size))

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..backbones.masks import SMALL_BLOCKS, Grid, context_masks
 from ..corpus.loader import Batch
 from ..corpus.manifest import Clip
-from ..pixels import denormalise, normalise
+from ..pixels import normalise
 from ..teacher.batch import TargetBatch
 from ..teacher.packet import Packet
 from ..world import ClipTruth, SimulatedClip
@@ -47,7 +47,7 @@ class Scene:
     def __init__(self, batch: Batch, known: Known, reference: Reference, settings: EvaluateSettings) -> None:
         self.clips: tuple[Clip, ...] = batch.clips
         self.times_BT = batch.times.numpy()
-        self.frames_BTHW3 = denormalise(batch.video.numpy())
+        self.frames_BTHW3 = batch.frames.numpy()
         self.known, self.reference, self.settings = known, reference, settings
         self._targets: dict[tuple[View, int], Tensor] = {}
         self._kept: dict[Hashable, Any] = {}

@@ -8,7 +8,7 @@
 """
 
 from .agents import no_agents
-from .dictionaries import dictionaries_from
+from .dictionaries import StartTokens, dictionaries_from
 from .factorized import FactorizedPredictor
 from .interface import LatentPredictor
 from .monolithic import MonolithicPredictor
@@ -23,6 +23,7 @@ __all__ = [
     "MonolithicPredictor",
     "PerFactor",
     "Prediction",
+    "StartTokens",
     "dictionaries_from",
     "no_agents",
 ]

@@ -6,11 +6,13 @@ Shapes: D target width, r rank, n tokens, W query width.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import TrainingError
+from .options import Start
 from .precision import full
 from .prediction import PerFactor
 
@@ -36,23 +38,48 @@ class Dictionary(nn.Module):
             return full(coordinates_Btr) @ self.matrix().T
 
 
-@torch.no_grad()
-def dictionaries_from(tokens_nD: Tensor, ranks: PerFactor[int]) -> PerFactor[Tensor]:
-    """Unit directions `[D, r_k]` along which target tokens extend most, for each dictionary.
+class StartTokens(NamedTuple):
+    """Tokens of a few training clips' futures, that dictionaries begin from."""
 
-    Directions about the origin, not about the mean: `C A^T` has no bias, so the mean must lie in the span. All three
-    dictionaries start from the leading directions; a rank above D begins them again.
+    targets_nD: Tensor  # what L_JEPA compares with (`objective.normalised_targets`)
+    predicted_nD: Tensor | None  # what the pretrained predictor says of them; None: it predicts another space
+
+
+@torch.no_grad()
+def dictionaries_from(tokens: StartTokens, ranks: PerFactor[int], start: Start) -> PerFactor[Tensor]:
+    """Unit directions `[D, r_k]` for each dictionary.
+
+    `predictions`: A_L along what the pretrained predictor says, because g_L starts as its projection and what A_L
+    cannot span is lost; A_A and A_I along what it gets wrong, because that is what they are there to add. `targets`:
+    all three along the leading directions of the target tokens.
+    """
+    if start == "targets":
+        return PerFactor(*(_leading(tokens.targets_nD, rank) for rank in ranks))
+    if tokens.predicted_nD is None:
+        raise TrainingError(
+            "this predictor was distilled from another encoder: dictionaries cannot start from what it predicts "
+            "(factorized: dictionaries: targets)"
+        )
+    errors_nD = tokens.targets_nD - tokens.predicted_nD
+    return PerFactor(
+        _leading(tokens.predicted_nD, ranks.layout), _leading(errors_nD, ranks.agents),
+        _leading(errors_nD, ranks.interactions),
+    )  # fmt: skip
+
+
+def _leading(tokens_nD: Tensor, rank: int) -> Tensor:
+    """Unit directions along which tokens extend most, `[D, r]`; a rank above D begins them again.
+
+    Directions about the origin, not about the mean: `C A^T` has no bias, so the mean must lie in the span.
     """
     tokens = tokens_nD.detach().flatten(0, -2).double()
     if not len(tokens) or not bool(torch.isfinite(tokens).all()):
-        raise TrainingError("dictionaries: target tokens are missing or not finite")
-    moments_DD = tokens.T @ tokens / len(tokens)
-    directions_DD = torch.linalg.eigh(moments_DD).eigenvectors.flip(1)
+        raise TrainingError("dictionaries: the tokens to start from are missing or not finite")
+    directions_DD = torch.linalg.eigh(tokens.T @ tokens / len(tokens)).eigenvectors.flip(1)
     # An eigenvector's sign is the solver's whim: fixed here, so that two machines start alike.
     largest = directions_DD.gather(0, directions_DD.abs().argmax(0, keepdim=True))
-    directions_DD = (directions_DD * largest.sign()).float()
-    width = directions_DD.shape[0]
-    return PerFactor(*(directions_DD[:, torch.arange(rank) % width] for rank in ranks))
+    signed_DD: Tensor = (directions_DD * largest.sign()).float()
+    return signed_DD[:, torch.arange(rank) % len(signed_DD)]
 
 
 @torch.no_grad()

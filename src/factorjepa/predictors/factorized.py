@@ -16,7 +16,7 @@ from ..errors import TrainingError
 from ..seeding import seed_of
 from .agents import AgentReader
 from .branches import GatedAgents, SparseInteractions, zero
-from .dictionaries import Dictionary, dictionaries_from, folded
+from .dictionaries import Dictionary, StartTokens, dictionaries_from, folded
 from .injection import Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import FactorizedOptions
@@ -35,7 +35,7 @@ class FactorizedPredictor(LatentPredictor):
     def __init__(self, spec: BackboneSpec, options: FactorizedOptions | None = None) -> None:
         super().__init__(spec)
         self.options = options = options or FactorizedOptions()
-        width, ranks = spec.predictor_dim, options.ranks
+        width, ranks = spec.predictor_dim, options.scaled_ranks
         self.query = QueryTransformer(spec)
         self.reader = AgentReader(spec, options)
         self.early = Injection(width, options) if options.injection != "late" else None
@@ -61,13 +61,12 @@ class FactorizedPredictor(LatentPredictor):
         cls,
         predictor: Predictor,
         options: FactorizedOptions | None = None,
-        target_tokens: Tensor | None = None,
+        tokens: StartTokens | None = None,
         seed: int = 0,
     ) -> FactorizedPredictor:
-        """Predictor surgery: Q from `predictor`, dictionaries from `target_tokens [..., D]`, the rest fresh.
+        """Predictor surgery: Q from `predictor`, dictionaries from `tokens`, a few thousand, the rest fresh.
 
-        Target tokens are what L_JEPA compares with (`objective.normalised_targets`), a few thousand from training
-        clips. The pretrained predictor is left as it is.
+        The pretrained predictor is left as it is.
         """
         options = options or FactorizedOptions()
         with torch.random.fork_rng(devices=[]):
@@ -76,10 +75,13 @@ class FactorizedPredictor(LatentPredictor):
         here = predictor.predictor_proj.weight
         grafted.to(here.device, here.dtype)
         grafted.query.graft(predictor)
-        if options.dictionaries == "pca":
-            if target_tokens is None:
-                raise TrainingError("dictionaries: pca needs target tokens (pass some, or set dictionaries: random)")
-            directions = dictionaries_from(target_tokens, options.ranks)
+        if options.dictionaries != "random":
+            if tokens is None:
+                raise TrainingError(
+                    f"dictionaries: {options.dictionaries} needs tokens to start from (pass some, or set "
+                    "dictionaries: random)"
+                )
+            directions = dictionaries_from(tokens, options.scaled_ranks, options.dictionaries)
             for dictionary, columns in zip((grafted.A_L, grafted.A_A, grafted.A_I), directions, strict=True):
                 dictionary.directions.data.copy_(columns)
         if options.fold_projection:
@@ -107,7 +109,7 @@ class FactorizedPredictor(LatentPredictor):
         c_L = full(self.g_L(query_BtW))
         c_A, gate_logits_BtN = self.agents(query_BtW, view)
         if self.interactions is None:
-            c_I, strengths_BtP = c_A.new_zeros(*c_A.shape[:2], self.options.ranks.interactions), None
+            c_I, strengths_BtP = c_A.new_zeros(*c_A.shape[:2], self.options.scaled_ranks.interactions), None
         else:
             c_I, strengths_BtP = self.interactions(query_BtW, view)
         coordinates = PerFactor(c_L, c_A, c_I)

@@ -15,6 +15,7 @@ from ..words import nearest
 from .prediction import PerFactor
 
 Injection = Literal["late", "early", "both"]
+Start = Literal["predictions", "targets", "random"]
 RANKS = PerFactor(64, 96, 64)  # Panel B
 SCALES = PerFactor(1.0, 0.3, 2.0)
 
@@ -71,9 +72,10 @@ class FactorizedOptions(AgentOptions):
     """
 
     ranks: PerFactor[int] = RANKS
+    rank_scale: float = 1.0  # multiplies all three: an ablation's, whatever ranks a preset has
     target_width: int = 256  # of T_L, T_A and T_I
     injection: Injection = "late"
-    dictionaries: Literal["pca", "random"] = "pca"  # pca: principal directions of target tokens (needs some)
+    dictionaries: Start = "predictions"  # principal directions of what is predicted and of its errors, or of targets
     dictionary_scale: PerFactor[float] = SCALES  # lengths of the columns at the start
     fold_projection: bool = True  # g_L starts as the pretrained last-level projection seen through A_L
     zero_outputs: bool = True  # last layers of g_A and g_I start at zero: the pretrained prediction is not disturbed
@@ -84,11 +86,15 @@ class FactorizedOptions(AgentOptions):
         super().__post_init__()
         object.__setattr__(self, "ranks", PerFactor(*self.ranks))
         object.__setattr__(self, "dictionary_scale", PerFactor(*self.dictionary_scale))
-        if min(self.ranks) < 1 or min(self.dictionary_scale) <= 0 or self.pair_epsilon <= 0:
+        if min(self.scaled_ranks) < 1 or min(self.dictionary_scale) <= 0 or self.pair_epsilon <= 0:
             raise TrainingError(
-                f"predictor options: ranks {tuple(self.ranks)}, dictionary scales {tuple(self.dictionary_scale)} and "
-                f"pair_epsilon {self.pair_epsilon} must be positive"
+                f"predictor options: ranks {tuple(self.scaled_ranks)}, dictionary scales "
+                f"{tuple(self.dictionary_scale)} and pair_epsilon {self.pair_epsilon} must be positive"
             )
+
+    @property
+    def scaled_ranks(self) -> PerFactor[int]:
+        return PerFactor(*(round(self.rank_scale * rank) for rank in self.ranks))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..errors import TeacherError
 from ..pixels import Frames, resize_to_cover
 from .packet import Packet
 from .settings import TeacherSettings
-from .views import agents_view, interactions_view, layout_view, track_boxes
+from .views import agents_view, bytes_view, interactions_view, layout_view, track_boxes
 
 Picture = NDArray[np.uint8]
 _PAPER, _INK, _GREY, _FUTURE, _EDGE = (250, 250, 248), (28, 30, 34), (110, 114, 120), (214, 92, 48), (255, 236, 120)
@@ -30,9 +30,9 @@ def targets_animation(
     shown = resize_to_cover(frames, side, side)
     threshold = settings.targets.exclude_below.interactions
     views = [
-        ("D_L: agents filled in", layout_view(shown, packet)),
-        ("D_A: background attenuated", agents_view(shown, packet)),
-        ("D_I: tubes of pairs", interactions_view(shown, packet, threshold)),
+        ("D_L: agents filled in", bytes_view(lambda video: layout_view(video, packet), shown)),
+        ("D_A: background attenuated", bytes_view(lambda video: agents_view(video, packet), shown)),
+        ("D_I: tubes of pairs", bytes_view(lambda video: interactions_view(video, packet, threshold), shown)),
     ]
     facts = _facts(packet, settings, about, side)
     pictures = []

@@ -4,24 +4,24 @@
 - D_A, agents: the background is blurred and drawn towards its mean, agents stay, with soft edges;
 - D_I, interactions: the tubes around candidate pairs stay, everything else is attenuated.
 
-A video is `[T, H, W, 3]`, bytes or floats of any scale (also normalised ones), and comes back as it came. With no
-agents D_L is the video itself, and D_A and D_I are all background.
+A video is `[T, 3, H, W]`, floats of any scale (also normalised ones), on any device: the views are made where training
+is. With no agents D_L is the video itself, and D_A and D_I are all background. `bytes_view` is for pictures.
 
-Shapes: T frames, H x W pixels, s mask grid, K tracks.
+Shapes: T frames, H x W pixels, C channels, s mask grid, K tracks.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
 
-import cv2
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .packet import Packet
 from .regions import Floats
-
-Video = TypeVar("Video", NDArray[np.uint8], NDArray[np.float32])
 
 _FEATHER = 0.012  # sides: softness of edges
 _FILL = 0.06  # sides: how far filling-in looks around
@@ -30,21 +30,25 @@ _KEPT = 0.25  # contrast that remains of what is attenuated
 _TUBE_MARGIN = 0.03  # sides around a pair's boxes
 
 
-def layout_view(video: Video, packet: Packet, track: int | None = None) -> Video:
+def layout_view(video: Tensor, packet: Packet, track: int | None = None) -> Tensor:
     """D_L: every tracked agent (or this one alone) replaced by a blur of its surroundings."""
-    pairs = zip(video, agent_support(packet, track), strict=True)
-    return _as(video, [_filled(frame, _scaled(mask, frame)) if mask.any() else frame for frame, mask in pairs])
+    return _filled(video, _scaled(agent_support(packet, track), video))
 
 
-def agents_view(video: Video, packet: Packet) -> Video:
+def agents_view(video: Tensor, packet: Packet) -> Tensor:
     """D_A: the background attenuated behind feathered agents."""
-    return _as(video, [_attenuated(f, _soft(_scaled(m, f))) for f, m in zip(video, agent_support(packet), strict=True)])
+    return _attenuated(video, _soft(_scaled(agent_support(packet), video)))
 
 
-def interactions_view(video: Video, packet: Packet, min_reliability: float = 0.0) -> Video:
+def interactions_view(video: Tensor, packet: Packet, min_reliability: float = 0.0) -> Tensor:
     """D_I: tubes around the candidate pairs with at least this reliability kept, the rest attenuated."""
-    tubes_Tss = pair_tubes(packet, min_reliability)
-    return _as(video, [_attenuated(f, _soft(_scaled(m, f))) for f, m in zip(video, tubes_Tss, strict=True)])
+    return _attenuated(video, _soft(_scaled(pair_tubes(packet, min_reliability), video)))
+
+
+def bytes_view(view: Callable[[Tensor], Tensor], frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A view of pictures `[T, H, W, 3]`."""
+    seen = view(torch.from_numpy(frames).permute(0, 3, 1, 2).float())
+    return seen.permute(0, 2, 3, 1).round().clamp(0, 255).to(torch.uint8).contiguous().numpy()
 
 
 def agent_support(packet: Packet, track: int | None = None) -> NDArray[np.uint8]:
@@ -90,51 +94,61 @@ def pair_tubes(packet: Packet, min_reliability: float = 0.0) -> NDArray[np.uint8
     return tubes_Tss
 
 
-def _filled(frame: NDArray[np.generic], mask: Floats) -> Floats:
+def _filled(video: Tensor, mask_T1HW: Tensor) -> Tensor:
     """Masked pixels from a weighted mean of the unmasked ones around; a second, wider mean where all is masked."""
-    picture, edge = frame.astype(np.float32), _soft(np.asarray(cv2.dilate(mask, np.ones((3, 3))), np.float32))
-    known = (edge < 0.02).astype(np.float32)
-    fill = picture.reshape(-1, 3).mean(0) if not known.any() else picture[known > 0].mean(0)
+    edge = _soft(F.max_pool2d(mask_T1HW, 3, stride=1, padding=1))
+    known = (edge < 0.02).to(video.dtype)
+    count = known.sum((2, 3), keepdim=True)
+    fill = torch.where(count > 0, _sum(video * known) / count.clamp(min=1), _mean(video))
     for reach in (4 * _FILL, _FILL):
-        sigma = reach * len(frame)
-        weight = _blurred(known, sigma)[..., None]
-        near = _blurred(picture * known[..., None], sigma)
-        trust = np.minimum(1.0, weight / 0.05)
-        fill = trust * near / np.maximum(weight, 1e-6) + (1.0 - trust) * fill
-    return np.asarray(picture + edge[..., None] * (fill - picture), np.float32)
+        sigma = reach * video.shape[2]
+        weight, near = _blurred(known, sigma), _blurred(video * known, sigma)
+        trust = (weight / 0.05).clamp(max=1.0)
+        fill = trust * near / weight.clamp(min=1e-6) + (1.0 - trust) * fill
+    return video + edge * (fill - video)
 
 
-def _attenuated(frame: NDArray[np.generic], keep: Floats) -> Floats:
-    picture = frame.astype(np.float32)
-    mean = picture.reshape(-1, 3).mean(0)
-    faint = mean + _KEPT * (_blurred(picture, _BLUR * len(frame)) - mean)
-    return np.asarray(faint + keep[..., None] * (picture - faint), np.float32)
+def _attenuated(video: Tensor, keep_T1HW: Tensor) -> Tensor:
+    mean = _mean(video)
+    faint = mean + _KEPT * (_blurred(video, _BLUR * video.shape[2]) - mean)
+    return torch.where(keep_T1HW == 1, video, faint + keep_T1HW * (video - faint))
 
 
-def _scaled(mask: NDArray[np.uint8], frame: NDArray[np.generic]) -> Floats:
-    smooth = cv2.resize(mask.astype(np.float32), frame.shape[1::-1], interpolation=cv2.INTER_LINEAR)
-    return np.asarray(smooth >= 0.5, np.float32)
+def _sum(video: Tensor) -> Tensor:
+    return video.sum((2, 3), keepdim=True)
 
 
-def _soft(mask: Floats) -> Floats:
+def _mean(video: Tensor) -> Tensor:
+    return video.mean((2, 3), keepdim=True)
+
+
+def _scaled(mask_Tss: NDArray[np.uint8], video: Tensor) -> Tensor:
+    """A mask of the packet's grid at the video's size, `[T, 1, H, W]`, 0 or 1."""
+    mask = torch.from_numpy(mask_Tss).to(video.device, video.dtype)[:, None]
+    return (F.interpolate(mask, video.shape[2:], mode="bilinear") >= 0.5).to(video.dtype)
+
+
+def _soft(mask_T1HW: Tensor) -> Tensor:
     """Feathered: full inside, falling off outside over a little more than the feather's width."""
-    sigma = max(0.6, _FEATHER * len(mask))
-    return np.asarray(np.maximum(mask, np.minimum(1.0, 1.6 * _blurred(mask, sigma))), np.float32)
+    sigma = max(0.6, _FEATHER * mask_T1HW.shape[2])
+    return torch.maximum(mask_T1HW, (1.6 * _blurred(mask_T1HW, sigma)).clamp(max=1.0))
 
 
-def _blurred(picture: Floats, sigma: float) -> Floats:
-    """Gaussian; wide ones at reduced size, where they cost little and look the same."""
+def _blurred(picture: Tensor, sigma: float) -> Tensor:
+    """Gaussian over `[T, C, H, W]`; wide ones at reduced size, where they cost little and look the same."""
     step = max(1, int(sigma / 2.5))
     if step == 1:
-        return np.asarray(cv2.GaussianBlur(picture, (0, 0), sigma, borderType=cv2.BORDER_REFLECT))
-    height, width = picture.shape[:2]
-    small = cv2.resize(picture, (max(1, width // step), max(1, height // step)), interpolation=cv2.INTER_AREA)
-    small = cv2.GaussianBlur(small, (0, 0), sigma / step, borderType=cv2.BORDER_REFLECT)
-    return np.asarray(cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR))
+        return _gaussian(picture, sigma)
+    height, width = picture.shape[2:]
+    small = F.interpolate(picture, (max(1, height // step), max(1, width // step)), mode="area")
+    return F.interpolate(_gaussian(small, sigma / step), (height, width), mode="bilinear")
 
 
-def _as(video: Video, frames: list[NDArray[np.generic]] | list[Floats]) -> Video:
-    whole = np.stack(frames)
-    if video.dtype == np.uint8:
-        whole = np.clip(np.rint(whole), 0, 255)
-    return whole.astype(video.dtype)
+def _gaussian(picture: Tensor, sigma: float) -> Tensor:
+    radius = max(1, round(3 * sigma))
+    at = torch.arange(-radius, radius + 1, dtype=picture.dtype, device=picture.device)
+    kernel = torch.exp(-0.5 * (at / sigma) ** 2)
+    kernel = kernel / kernel.sum()
+    planes = F.pad(picture.flatten(0, 1)[:, None], (radius,) * 4, mode="replicate")
+    planes = F.conv2d(F.conv2d(planes, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))
+    return planes.view_as(picture)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..adaptation import Method, Stage
@@ -29,7 +28,7 @@ from ..teacher.scales import TargetScale
 from ..teacher.views import agents_view, interactions_view, layout_view
 from .trunk import TrunkStates
 
-_VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] = {
+_VIEWS: dict[str, Callable[[Tensor, Packet], Tensor]] = {
     "layout": layout_view, "agents": agents_view, "interactions": interactions_view,
 }  # fmt: skip
 _PER_FACTOR = ("layout_BW", "agents_BW", "interactions_BW")
@@ -60,18 +59,6 @@ class TrainingBatch:
     viewed: tuple[int, ...] = ()  # rows that show a factor view; the others are the clips' own pixels
     trunk: TrunkStates | None = None  # what the frozen blocks make of `video`, where they need not run
 
-    def to(self, device: torch.device) -> TrainingBatch:
-        def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=True)
-
-        return dataclasses.replace(
-            self,
-            video=self.video.to(device, non_blocking=True),
-            targets=None if self.targets is None else self.targets.to(device),
-            edited=moved(self.edited),
-            removed_B=moved(self.removed_B),
-        )
-
 
 class TrainingBatches:
     """Training batches of a loader, epoch after epoch, with targets and views as the method asks for them.
@@ -96,12 +83,12 @@ class TrainingBatches:
             for batch in self.loader:
                 yield batch, epoch
 
-    def complete(self, batch: Batch, stage: Stage, step: int, epoch: int) -> TrainingBatch:
-        """A loader's batch in the stage's views, with the method's targets."""
-        video, targets = batch.video, None
+    def complete(self, batch: Batch, stage: Stage, step: int, epoch: int, device: torch.device) -> TrainingBatch:
+        """A loader's batch on the device, in the stage's views, with the method's targets."""
+        video, targets = batch.video(device), None
         viewed: tuple[int, ...] = ()
         if self.packets is not None:
-            targets = self._targets(batch, self.packets, step)
+            targets = self._targets(batch, self.packets, step).to(device)
             video, viewed = shown(
                 video, [self.packets.of(clip) for clip in batch.clips], stage, self._streams(batch, "view", step)
             )
@@ -161,13 +148,12 @@ def edit(video: Tensor, packets: Sequence[Packet], randoms: Sequence[np.random.G
         slot = int(random.integers(int(packet.slots))) if packet.slots else -1
         clips.append(clip if slot < 0 else _viewed(clip, functools.partial(layout_view, track=slot), packet))
         removed.append(slot)
-    return torch.stack(clips), torch.tensor(removed)
+    return torch.stack(clips), torch.tensor(removed).to(video.device)
 
 
-def _viewed(clip: Tensor, view: Callable[[NDArray[np.float32], Packet], NDArray[np.float32]], packet: Packet) -> Tensor:
+def _viewed(clip: Tensor, view: Callable[[Tensor, Packet], Tensor], packet: Packet) -> Tensor:
     """A view of one normalised clip `[3, T, H, W]`."""
-    frames = np.ascontiguousarray(clip.permute(1, 2, 3, 0).numpy())
-    return torch.from_numpy(view(frames, packet)).permute(3, 0, 1, 2)
+    return view(clip.transpose(0, 1), packet).transpose(0, 1)
 
 
 def validation_batches(

@@ -26,14 +26,13 @@ from ..adaptation.budget import levelled
 from ..adaptation.reference import FULL
 from ..adaptation.wise import interpolate
 from ..backbones import Backbone
-from ..backbones.encoder import gather_tokens
 from ..backbones.masks import future_split
 from ..config import dump
 from ..corpus.access import Corpus
 from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
 from ..errors import TrainingError
-from ..objective import normalised_targets
+from ..predictors import FactorizedPredictor, StartTokens
 from ..seeding import seed_of
 from ..teacher.cache import PacketCache, corpus_identity
 from ..teacher.scales import target_scales
@@ -47,6 +46,7 @@ from .parallel import Model, Processes, ReplicatedModel, ShardedModel, clip_grad
 from .restore import put_back
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
+from .start import report_loss, start_tokens
 from .step import loss_of
 from .trunk import Trunk, lowest_trained
 from .validation import Validation, validate
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 
 RANK_FALLS = 0.5  # of the first validation's RankMe: below it the representation is collapsing
 DEAD = {"gate_max": ("agents", 0.02), "edge_max": ("pairs", 1e-3)}  # below it, where there are some, a pathway is dead
-_DICTIONARY_TOKENS = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +99,11 @@ class Engine:
             )
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
-            replication=settings.replication, rank=rank, world=world,
+            replication=settings.replication, rank=rank, world=world, memory_gb=settings.memory_gb,
         )  # fmt: skip
         self.evaluation = EvaluationLoader(
             validation, settings.window, settings.batch, settings.workers,
-            replication=settings.replication, rank=rank, world=world, even=True,
+            replication=settings.replication, rank=rank, world=world, even=True, memory_gb=settings.memory_gb,
         )  # fmt: skip
         self.packets = self.elsewhere = self.validation_packets = None
         self.scales: Scales | None = None
@@ -242,7 +241,7 @@ class Engine:
         self.optimiser.zero_grad(set_to_none=True)
         sums: dict[str, Tensor] = {}
         for number_of_pass, (batch, epoch) in enumerate(passes, start=1):
-            made = self.batches.complete(batch, stage, self.step, epoch).to(self.device)
+            made = self.batches.complete(batch, stage, self.step, epoch, self.device)
             call = functools.partial(self._loss, learner, made, self.scales, self.step)
             loss, parts = self.model.descend(call, 1 / len(passes), last=number_of_pass == len(passes))
             for name, value in {"loss": loss, **parts}.items():
@@ -341,14 +340,16 @@ class Engine:
     def _learner(self, backbone: Backbone) -> Learner:
         settings, method = self.settings, self.method
         tokens = None
-        if getattr(method.predictor, "dictionaries", None) == "pca":
-            tokens = self._target_tokens(backbone)
+        if getattr(method.predictor, "dictionaries", "random") != "random":
+            tokens = self._start_tokens(backbone)
         scope = settings.scope
         if method.encoder == "chosen":
             scope = dataclasses.replace(scope, chosen=self._chosen_blocks(backbone))
         backbone.encoder.recompute = settings.recompute
         learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
         learner.predictor.set_recompute(settings.recompute)
+        if tokens is not None and isinstance(learner.predictor, FactorizedPredictor) and self.processes.first:
+            report_loss(learner.predictor, tokens)
         return learner.to(self.device)
 
     def _trunk(self) -> Trunk | None:
@@ -399,25 +400,13 @@ class Engine:
         encoder = {name: tensor for name, tensor in adapted.items() if name.startswith("encoder.")}
         self.learner.load_weights(adapted | interpolate(pretrained, encoder, share))
 
-    @torch.no_grad()
-    def _target_tokens(self, backbone: Backbone) -> Tensor:
-        """Tokens that the dictionaries start from: of the future of the first training clips.
-
-        One clip after the other, and every process all of them: the same bits however many clips meet in a pass.
-        """
-        tokens = []
-        first = Loader(
-            self.training, self.settings.window, 1, self.settings.seed, replication=self.settings.replication
-        )
-        for batch in itertools.islice(first, self.settings.dictionary_clips):
-            video = batch.video.to(self.device)
-            grid = backbone.encoder.grid_of(video)
-            start = self.settings.context // backbone.spec.tubelet * grid[1] * grid[2]
-            index = torch.arange(start, grid[0] * grid[1] * grid[2], device=self.device).expand(len(video), -1)
-            with self._precision():
-                tokens.append(normalised_targets(gather_tokens(backbone.encoder(video), index)).flatten(0, 1))
-        rows = torch.cat(tokens)
-        return rows[:: max(1, len(rows) // _DICTIONARY_TOKENS)]
+    def _start_tokens(self, backbone: Backbone) -> StartTokens:
+        """What the dictionaries start from: the future of the first training clips, true and as predicted so far."""
+        settings = self.settings
+        first = Loader(self.training, settings.window, 1, settings.seed, replication=settings.replication)
+        videos = (batch.video(self.device) for batch in itertools.islice(first, settings.dictionary_clips))
+        with self._precision():
+            return start_tokens(backbone, videos, settings.context)
 
     def _chosen_blocks(self, backbone: Backbone) -> tuple[int, ...]:
         """Auto-RGN's one fixed gradient-probe pass, with the plain monolithic predictor."""
@@ -426,7 +415,7 @@ class Engine:
         probing.to(self.device)
 
         def loss(step: int, batch: Batch) -> Tensor:
-            made = training_batch(batch, batch.video, None, epoch=0).to(self.device)
+            made = training_batch(batch, batch.video(self.device), None, epoch=0)
             return self._loss(probing, made, None, step)[0]
 
         batches = enumerate(self._first_batches(settings.probe_batches))

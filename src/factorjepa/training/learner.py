@@ -18,7 +18,7 @@ from ..backbones.masks import future_split
 from ..backbones.momentum import MomentumEncoder
 from ..errors import TrainingError
 from ..objective import normalised_targets
-from ..predictors import Prediction
+from ..predictors import Prediction, StartTokens
 from ..teacher.states import ObjectStates
 from .optimiser import adamw
 from .trunk import TrunkStates
@@ -35,7 +35,7 @@ class Learner(nn.Module):
         momentum: float,
         context: int,
         seed: int,
-        target_tokens: Tensor | None = None,
+        tokens: StartTokens | None = None,
     ) -> None:
         super().__init__()
         spec = backbone.spec
@@ -43,7 +43,7 @@ class Learner(nn.Module):
             raise TrainingError(f"a context of {context} frames is not whole tubelets of {spec.tubelet}")
         self.method, self.scope, self.spec, self.context = method, scope, spec, context
         self.encoder = backbone.encoder
-        self.predictor = surgery(backbone, method, target_tokens, seed)
+        self.predictor = surgery(backbone, method, tokens, seed)
         add_adapters(self.encoder, self.predictor, method, scope)
         self._stage: int | None = None
         self.encoder.requires_grad_(False)  # so that both copies below begin as the encoder itself

@@ -39,7 +39,7 @@ from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weight
 from ..config import Settings, dump
 from ..environment import facts
 from ..errors import TrainingError
-from ..pixels import IMAGENET_MEAN, IMAGENET_STD
+from ..pixels import to_video
 from ..seeding import stream
 from ..world import WorldSettings
 from .optimiser import adamw, parameter_groups, rate, set_rate
@@ -196,7 +196,7 @@ class Pretraining:
         settings, width = self.settings, self.backbone.spec.levels_width
         set_rate(self.optimiser, rate(self.step, settings.steps, settings.warmup, settings.floor))
         self.backbone.train()
-        x = to_video(batch.video, self.device)
+        x = to_video(batch.video.to(self.device, non_blocking=True))
         x = torch.where(batch.mirrored.to(self.device)[:, None, None, None, None], x.flip(-1), x)
         if batch.shrink > 1:
             x = F.avg_pool3d(x, (1, batch.shrink, batch.shrink))
@@ -254,7 +254,7 @@ class Pretraining:
         for windows in held_out:
             if not len(windows):
                 continue
-            x = F.avg_pool3d(to_video(torch.from_numpy(windows), self.device), (1, shrink, shrink))
+            x = F.avg_pool3d(to_video(torch.from_numpy(windows).to(self.device)), (1, shrink, shrink))
             context, target = (part.to(self.device).expand(len(x), -1) for part in split)
             with self._precision():
                 wanted = normalised_levels(self.target(x, None, True).float(), dim)[..., -dim:]
@@ -328,10 +328,3 @@ def placed(index_Bn: Tensor, seen: Grid, corner_B2: Tensor, grid: Grid) -> Tenso
     _, rows, columns = seen
     time, row, column = index_Bn // (rows * columns), index_Bn // columns % rows, index_Bn % columns
     return (time * grid[1] + row + corner_B2[:, :1]) * grid[2] + column + corner_B2[:, 1:]
-
-
-def to_video(windows: Tensor, device: torch.device) -> Tensor:
-    """Bytes `[B, T, H, W, 3]` to a normalised video `[B, 3, T, H, W]`, on the device."""
-    x = windows.to(device, non_blocking=True).permute(0, 4, 1, 2, 3).float().div_(255)
-    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
-    return (x - mean) / std

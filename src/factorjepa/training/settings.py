@@ -13,11 +13,12 @@ from ..config import Settings
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 from ..objective import LossWeights
+from ..predictors import FactorizedOptions, MonolithicOptions
 from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.
-LAYOUT = ("batch", "workers", "recompute", "keep", "parallel", "log_to")
+LAYOUT = ("batch", "workers", "memory_gb", "recompute", "keep", "parallel", "log_to")
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
 
@@ -63,6 +64,7 @@ class TrainSettings(Settings):
     save_every: int = Field(default=500, ge=1)
     keep: int = Field(default=2, ge=1)  # checkpoints besides the best
     workers: int = Field(default=0, ge=0)  # processes that decode
+    memory_gb: float = Field(default=2.0, ge=0)  # of decoded windows to keep, each of training and of validation clips
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     recompute: bool = False  # activation checkpointing
     trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`
@@ -88,10 +90,15 @@ class TrainSettings(Settings):
             raise TrainingError(f"losses: there is no term {', '.join(unknown)}; terms: {', '.join(terms)}")
         # A preset serves every method: it tunes a term, it does not switch one on that the method is defined without.
         losses = {term: value for term, value in self.losses.items() if getattr(method.losses, term)}
+        # Nor does it change a predictor's kind: what only the other kind has is left out.
+        kinds = (FactorizedOptions, MonolithicOptions)
+        others = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+        others -= {field.name for field in dataclasses.fields(method.predictor)}
+        options = {name: value for name, value in self.predictor.items() if name not in others}
         try:
             return dataclasses.replace(
                 method,
-                predictor=method.predictor.replace(**self.predictor),
+                predictor=method.predictor.replace(**options),
                 losses=dataclasses.replace(method.losses, **losses),
             )
         except TypeError as error:  # dataclasses.replace names the field it does not know

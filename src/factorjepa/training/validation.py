@@ -104,7 +104,7 @@ def _errors(
     precision: torch.autocast, spread: Spread, counts: bool, trunk: Trunk | None,
 ) -> Tensor:  # fmt: skip
     """Rows: clips; columns: the headline L1, L1 and MSE in the method's own space and the rest of the curve."""
-    video = batch.video.to(device)
+    video = batch.video(device)
     targets = targets.to(device) if targets is not None else None
     with precision:
         known = None if trunk is None else trunk.of(video, [clip.clip_id for clip in batch.clips])

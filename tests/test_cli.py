@@ -24,8 +24,9 @@ from factorjepa.cli import app, main
 from factorjepa.config import resolve
 from factorjepa.corpus.manifest import MANIFEST, Manifest
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
+from factorjepa.study import StudySettings
 from factorjepa.terminal import console, error_console
-from factorjepa.verbs import demo
+from factorjepa.verbs import study
 from factorjepa.video import probe
 from factorjepa.world import WorldSettings
 
@@ -290,31 +291,48 @@ def test_simulate_says_what_it_repaired(command: Command, tmp_path: Path) -> Non
     assert f"{victim}: had " in ran.stderr
 
 
-def test_demo_goes_from_streets_to_a_report_and_finishes_what_was_begun(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(command: Command, tmp_path: Path) -> None:
     small = {"dim": 48, "depth": 4, "heads": 2, "mlp_hidden": 96, "taps": (0, 1, 2, 3), "grid": (4, 4),
              "predictor_dim": 48, "predictor_depth": 2, "predictor_heads": 2}  # fmt: skip
     save(build("nano", **small), tmp_path / "small.safetensors")
-    model = ["arch=file", f"weights={tmp_path / 'small.safetensors'}", "size=32", "dictionary_clips=8"]
-    monkeypatch.setattr(demo, "METHODS", ("frozen", "factorjepa"))
-    monkeypatch.setattr(demo, "SEEDS", (17,))
-    monkeypatch.setattr(demo, "CLIP", ["size=32", "seconds=[4.5,4.6]"])
-    monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *model])
+    training = {"arch": "file", "weights": str(tmp_path / "small.safetensors"), "size": 32, "dictionary_clips": 8}
     out = tmp_path / "demo"
-    ran = command("demo", "--out", out, "--clips", 24, "--updates", 1)
+    words = [
+        "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=24",
+        'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
+        *(f"training.{key}={value}" for key, value in training.items()),
+    ]  # fmt: skip
+    assert "not among the study's methods" in command(*words, "tuned={lora: {lr: 0.1}}").stderr
+    ran = command(*words, "--until", "train")
+    assert ran.returncode == 0, ran.stderr
+    assert not (out / "scores").exists()
+    ran = command(*words)
     assert ran.returncode == 0, ran.stderr
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
     page = out / "scores" / "report" / "index.html"
-    assert f"Open {page}" in ran.stdout
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     page.unlink()
-    checkpoint = next((out / "runs" / "factorjepa-17" / "checkpoints").glob("*/weights.safetensors"))
+    checkpoint = next((out / "runs" / "full-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns
-    again = command("demo", "--out", out, "--clips", 24, "--updates", 1)
+    again = command(*words)
     assert again.returncode == 0, again.stderr
     assert page.exists()
     assert checkpoint.stat().st_mtime_ns == before  # what was finished is left as it was
+
+
+def test_the_demo_is_a_study(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[StudySettings, Path]] = []
+
+    def run(settings: StudySettings, out: Path) -> Path:
+        asked.append((settings, out))
+        return out / "page"
+
+    monkeypatch.setattr(study, "run_study", run)
+    ran = command("demo", "--out", tmp_path, "--clips", 24, "--updates", 3)
+    assert f"Open {tmp_path / 'page'}" in ran.stdout
+    settings, out = asked[0]
+    assert (settings.clips, settings.training["updates"], out) == (24, 3, tmp_path)
+    assert settings.methods == ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
 
 
 def test_the_verbs_are_plain_functions_that_typer_understands() -> None:

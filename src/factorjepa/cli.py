@@ -13,7 +13,7 @@ from rich.markup import escape
 from . import __version__
 from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
-from .verbs import comparison, data, demo, diagnostics, look, model, report, teacher, training
+from .verbs import comparison, data, diagnostics, look, model, report, study, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -38,7 +38,8 @@ app.command(rich_help_panel="Evaluation")(diagnostics.evaluate)
 app.command(rich_help_panel="Evaluation")(diagnostics.scorecard)
 app.command(rich_help_panel="Evaluation")(comparison.compare)
 app.command(rich_help_panel="Evaluation")(diagnostics.diagnostics)
-app.command(rich_help_panel="Look")(demo.demo)
+app.command(rich_help_panel="Evaluation")(study.study)
+app.command(rich_help_panel="Look")(study.demo)
 app.command(rich_help_panel="Look")(look.inspect)
 app.command(rich_help_panel="Look")(look.preview)
 app.command(rich_help_panel="Evaluation")(report.report)

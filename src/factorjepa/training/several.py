@@ -1,7 +1,7 @@
-"""Several runs, side by side on a CPU's cores or one after the other on a GPU.
+"""Several runs, side by side or one after the other.
 
-A run of a small backbone cannot keep two cores busy by itself; two runs can. Each is a run like any other: finished
-ones are left as they are, interrupted ones go on.
+A run of a small backbone keeps neither two cores nor a GPU busy by itself; several runs can. Each is a run like any
+other: finished ones are left as they are, interrupted ones go on.
 """
 
 from __future__ import annotations
@@ -55,15 +55,20 @@ def train_all(
             progress(made, total)
         told = made
 
-    left = [job for job in jobs if not job.done]
-    if device.type != "cpu" or workers <= 1:
-        for job in left:
-            _train(job, str(device))
-            tell()
-        return
+    for made_from_others in (False, True):  # WiSE-FT is made from finished runs
+        left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
+        if workers <= 1:
+            for job in left:
+                _train(job, str(device))
+                tell()
+        elif left:
+            _side_by_side(left, device, workers, tell)
+
+
+def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell: Callable[[], None]) -> None:
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
     try:
-        running: set[Future[None]] = {pool.submit(_train, job, "cpu") for job in left}
+        running: set[Future[None]] = {pool.submit(_train, job, str(device)) for job in left}
         while running:
             ended, running = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
             for one in ended:

@@ -1,0 +1,70 @@
+"""A study: one corpus, several methods and seeds under one protocol, from nothing to a report. Values, no code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from .adaptation import method_named
+from .adaptation.reference import FULL
+from .config import Settings, resolve
+from .errors import ConfigError
+from .training.settings import TrainSettings
+from .training.several import Job
+
+Stage = Literal["simulate", "targets", "train", "evaluate", "compare", "report"]
+STAGES: tuple[Stage, ...] = ("simulate", "targets", "train", "evaluate", "compare", "report")
+
+
+class StudySettings(Settings):
+    """What `factorjepa study` does. Lists of `key=value` are handed to the verb of that stage as they are."""
+
+    world: str = "dense"  # preset of `simulate`
+    street: tuple[str, ...] = ()  # settings of `simulate`
+    clips: int = Field(default=200, ge=20)
+    clips_per_source: int = Field(default=5, ge=1)
+    shares: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of the sources, for train, validation and test
+    world_seed: int = 7
+
+    teacher: tuple[str, ...] = ()  # settings of `targets`
+    teacher_device: Literal["cpu", "cuda"] | None = None  # a small teacher is faster on all cores than on one GPU
+
+    preset: str = "nano"  # of `train`
+    methods: tuple[str, ...] = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
+    seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
+    training: dict[str, Any] = Field(default={})  # settings of every run
+    tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
+    side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
+
+    split: Literal["test", "audit", "validation"] = "test"
+    tested: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many clips
+    measuring: tuple[str, ...] = ()  # settings of `evaluate`
+    examples: int = Field(default=3, ge=0)
+    mixed: bool = True  # the mixed-effects check of `compare`
+
+    @field_validator("methods")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            method_named(name)
+        return names
+
+    def jobs(self, data: Path, folder: Path) -> list[Job]:
+        """The runs. What does not train needs one seed."""
+        jobs = []
+        strange = sorted(self.tuned.keys() - set(self.methods))
+        if strange:
+            raise ConfigError(f"tuned: {', '.join(strange)} is not among the study's methods")
+        for name in self.methods:
+            method = method_named(name)
+            for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:
+                values = {**self.training, **self.tuned.get(name, {})}
+                if method.interpolation is not None:
+                    if FULL.name not in self.methods:
+                        raise ConfigError(f"method {name!r} is made from runs of `{FULL.name}`: add that to methods")
+                    values["base"] = str(folder / f"{FULL.name}-{seed}")
+                settings = resolve(TrainSettings, self.preset, data=str(data), method=name, seed=seed, **values)
+                jobs.append(Job(settings, folder / f"{name}-{seed}"))
+        return jobs

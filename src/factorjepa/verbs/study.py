@@ -1,0 +1,124 @@
+"""`study` and `demo`: the whole loop in one command, from streets to report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal import console, counting
+from ..words import counted
+from .comparison import compare
+from .data import simulate
+from .diagnostics import evaluate
+from .teacher import targets
+
+if TYPE_CHECKING:
+    from ..study import StudySettings
+
+
+def study(
+    out: Annotated[Path, typer.Option(help="Folder for everything the study makes.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, e.g. clips=400 training.updates=500")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="study, demo, or the path of a YAML file.")] = "study",
+    until: Annotated[str, typer.Option(help="The last stage: simulate, targets, train, evaluate, …")] = "report",
+) -> None:
+    """Compare methods from nothing: simulate, targets, train all methods with all seeds, evaluate, compare, report.
+
+    Every stage goes on where it was: run the same command again to finish.
+
+    Example:  [bold]factorjepa study --out study clips=400 training.updates=500[/bold]
+    """
+    from ..config import resolve
+    from ..study import StudySettings
+
+    run_study(resolve(StudySettings, preset, overrides or []), out, until)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
+    clips: Annotated[int | None, typer.Option(help="Simulated clips (default: 64).", min=20)] = None,
+    updates: Annotated[int | None, typer.Option(help="Updates of each run (default: 16).", min=1)] = None,
+) -> None:
+    """The whole loop on the embedded default: simulate, targets, train, evaluate, compare, report.
+
+    Trains Auto-RGN, FactorJEPA-RAW and FactorJEPA from the shipped nano weights with two seeds. Run it again to finish.
+
+    Example:  [bold]factorjepa demo --out demo[/bold]
+    """
+    from ..config import resolve
+    from ..study import StudySettings
+
+    pace = [f"training.{name}={updates}" for name in ("updates", "validate_every", "save_every")] if updates else []
+    started = time.monotonic()
+    page = run_study(resolve(StudySettings, "demo", pace, clips=clips), out)
+    minutes = (time.monotonic() - started) / 60
+    console.print(
+        f"\nThe whole loop took {minutes:.1f} minutes. A few updates on a few dozen clips show that it works, not "
+        f"which method is better. Open {page}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path | None:
+    """All stages up to `until`; the report's page, if it came to that."""
+    from ..errors import ConfigError
+    from ..report.making import make_report
+    from ..study import STAGES
+    from ..words import nearest
+
+    if until not in STAGES:
+        raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
+    dense, scores = out / settings.world, out / "scores"
+    jobs = settings.jobs(dense, out / "runs")
+    runs = [job.out for job in jobs]
+    for number, stage in enumerate(STAGES[: STAGES.index(until) + 1], start=1):
+        what = {
+            "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
+            "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; "
+            f"{counted(len(settings.seeds), 'seed')} {', '.join(map(str, settings.seeds))}",
+            "evaluate": "Measure them on streets that they have not seen", "compare": "Compare", "report": "Report",
+        }[stage]  # fmt: skip
+        console.rule(f"[bold]{number}/{len(STAGES)}  {what}", align="left", style="dim")
+        if stage == "simulate":
+            simulate(
+                dense, list(settings.street), clips=settings.clips, seed=settings.world_seed, preset=settings.world,
+                clips_per_source=settings.clips_per_source, shares=settings.shares,
+            )  # fmt: skip
+        elif stage == "targets":
+            targets(
+                dense,
+                list(settings.teacher),
+                split=["train", "validation", settings.split],
+                device=settings.teacher_device,
+            )
+        elif stage == "train":
+            _train(settings, dense, out)
+        elif stage == "evaluate":
+            evaluate(
+                runs, scores, split=settings.split, clips=settings.tested, change=list(settings.measuring),
+                examples=settings.examples,
+            )  # fmt: skip
+        elif stage == "compare":
+            compare([scores], scores / "comparison", mixed=settings.mixed)
+        else:
+            return make_report(scores, runs, dense).page
+    return None
+
+
+def _train(settings: StudySettings, data: Path, out: Path) -> None:
+    import os
+
+    import torch
+
+    from ..training.several import train_all
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    side_by_side = settings.side_by_side or (1 if device.type == "cuda" else os.cpu_count() or 1)
+    with counting("training", "update") as progress:
+        train_all(settings.jobs(data, out / "runs"), device, side_by_side, progress)

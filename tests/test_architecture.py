@@ -25,7 +25,7 @@ HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
     "runlengths", "scores", "examples", "peers",
 }  # fmt: skip
-TOP = {"cli", "verbs", "__main__"}
+TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {
     "ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "statsmodels",
     "matplotlib", "tensorboard",

@@ -27,6 +27,7 @@ from ..teacher.cache import Packets
 from ..teacher.packet import Packet
 from ..teacher.scales import TargetScale
 from ..teacher.views import agents_view, interactions_view, layout_view
+from ..transfer import sent
 from .trunk import TrunkStates
 
 _VIEWS: dict[str, Callable[[NDArray[np.float32], Packet], NDArray[np.float32]]] = {
@@ -61,12 +62,14 @@ class TrainingBatch:
     trunk: TrunkStates | None = None  # what the frozen blocks make of `video`, where they need not run
 
     def to(self, device: torch.device) -> TrainingBatch:
+        """On `device`, without waiting for it."""
+
         def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=True)
+            return None if tensor is None else sent(tensor, device)
 
         return dataclasses.replace(
             self,
-            video=self.video.to(device, non_blocking=True),
+            video=sent(self.video, device),
             targets=None if self.targets is None else self.targets.to(device),
             edited=moved(self.edited),
             removed_B=moved(self.removed_B),

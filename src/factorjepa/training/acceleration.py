@@ -2,8 +2,8 @@
 
 None of it changes what is computed, only its rounding. A CPU runs everything as it is written, in fp32.
 
-Compiled is block by block, not the whole model: forty equal blocks are one compilation, masks of another length are a
-second one with a free length, and stages that train other blocks a third. Around the blocks the code stays Python.
+Compiled is block by block, not the whole model: forty equal blocks are one compilation, passes of another length are
+another one, and so are blocks that train. Around the blocks the code stays Python.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ _VARIANTS = 64  # of one compiled block: lengths, widths, with and without gradi
 
 
 @contextlib.contextmanager
-def accelerated(learner: Learner, device: torch.device, *, bf16: bool, compiled: bool) -> Iterator[None]:
-    """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards."""
+def accelerated(
+    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks"
+) -> Iterator[None]:
+    """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards.
+
+    With `masks` of the settings `blocks`, every pass has one of few lengths, and each is compiled for itself.
+    """
     if bf16:
         learner.lower_frozen(torch.bfloat16)
     if compiled:
-        compile_blocks(learner)
+        compile_blocks(learner, dynamic=False if masks == "blocks" else None)
     if device.type != "cuda":
         yield
         return
@@ -55,11 +60,17 @@ def can_compile(device: torch.device) -> bool:
     return True
 
 
-def compile_blocks(learner: Learner, backend: str = "inductor") -> None:
-    """Compile what takes the time, in place; parameters keep their names."""
+def compile_blocks(learner: Learner, backend: str = "inductor", dynamic: bool | None = None) -> None:
+    """Compile what takes the time, in place; parameters keep their names.
+
+    `dynamic` is about the blocks: False compiles for each number of tokens, None for any after the second one. How many
+    agents and pairs there are changes from batch to batch, and is always left open.
+    """
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     for module in learner.modules():
-        if isinstance(module, Block | GatedAgents):
+        if isinstance(module, Block):
+            module.compile(backend=backend, dynamic=dynamic)
+        elif isinstance(module, GatedAgents):
             module.compile(backend=backend)
         elif isinstance(module, Pairs):
             module.compile_chunks(backend)

@@ -193,7 +193,9 @@ class Engine:
         settings, whole_weights = self.settings, self.processes.mode != "fsdp"
         compiled = can_compile(self.device) if settings.compile is None else settings.compile
         low = in_bf16(settings, self.device) and whole_weights
-        return accelerated(self.learner, self.device, bf16=low, compiled=compiled and whole_weights)
+        return accelerated(
+            self.learner, self.device, bf16=low, compiled=compiled and whole_weights, masks=settings.masks
+        )
 
     def _spread_out(self) -> None:
         """Lay the learner out on the processes, once it is what the run goes on from."""

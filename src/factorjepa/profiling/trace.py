@@ -21,6 +21,9 @@ KINDS = {
     "elementwise": re.compile(""),
 }
 
+# Stretches of the device's time line that the profiler names after what the host was doing; kernels lie within them.
+_ANNOTATION = re.compile(r"ProfilerStep|Optimizer\.|##|Torch-Compiled|CompiledF|autograd::|nccl:")
+
 
 def kind_of(kernel: str) -> str:
     return next(kind for kind, name in KINDS.items() if name.search(kernel))
@@ -61,6 +64,6 @@ def traced(run: Callable[[], object], device: torch.device) -> dict[str, Any]:
         wait(device)
     kernels: dict[str, tuple[float, int]] = {}
     for event in recorded.key_averages():
-        if event.device_type == DeviceType.CUDA and not event.is_user_annotation:
+        if event.device_type == DeviceType.CUDA and not _ANNOTATION.match(event.key):
             kernels[event.key] = (event.self_device_time_total, event.count)
     return summary(kernels, wall_us)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import platform
 import statistics
 import sys
 import time
@@ -27,6 +25,7 @@ from torch import Tensor, nn
 from factorjepa.backbones import Backbone, build, names
 from factorjepa.backbones.blocks import fastest_attention
 from factorjepa.backbones.masks import future_split
+from results import machine, publish
 
 GOALS_MS = {"vjepa2_1_vit_giant_384": 35.0, "vjepa2_1_vit_gigantic_384": 60.0}  # H200, batch 1, median
 COMPILE_MODES = {"compiled": None, "graphs": "reduce-overhead", "autotuned": "max-autotune"}
@@ -135,8 +134,8 @@ def parse(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     arguments = parse(words)
     device = torch.device(arguments.device)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
-    print(f"{arguments.arch}, {arguments.context_frames} context frames, batch {arguments.batch}, {machine}")
+    where = machine(device)
+    print(f"{arguments.arch}, {arguments.context_frames} context frames, batch {arguments.batch}, {where}")
     rows = []
     for way in arguments.ways:
         if device.type == "cuda":
@@ -161,16 +160,12 @@ def main(words: list[str]) -> int:
     if goal is not None:
         verdict = "met" if best["both"]["median_ms"] <= goal else "NOT met"
         print(f"  goal (H200, batch 1): at most {goal:.0f} ms median: {verdict} by {best['way']}")
-    line = json.dumps(
-        {
-            "benchmark": "backbone", "arch": arguments.arch, "machine": machine, "torch": torch.__version__,
-            "batch": arguments.batch, "context_frames": arguments.context_frames, "runs": arguments.runs,
-            "attention": arguments.attention, "goal_ms": goal, "rows": rows,
-        }
-    )  # fmt: skip
-    print(line)
-    if arguments.json:
-        arguments.json.write_text(line + "\n")
+    result = {
+        "benchmark": "backbone", "arch": arguments.arch, "machine": where, "torch": torch.__version__,
+        "batch": arguments.batch, "context_frames": arguments.context_frames, "runs": arguments.runs,
+        "attention": arguments.attention, "goal_ms": goal, "rows": rows,
+    }  # fmt: skip
+    publish(result, arguments.json)
     return 0
 
 

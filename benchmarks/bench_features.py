@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import platform
 import statistics
 import sys
 import time
@@ -25,6 +23,7 @@ from torch import Tensor
 
 from factorjepa.backbones.blocks import fastest_attention
 from factorjepa.backbones.dinov2 import PATCH, SPECS, Dinov2, Dinov2Spec, build_dinov2
+from results import machine, publish
 
 COMPILE_MODES = {"compiled": None, "graphs": "reduce-overhead"}
 WAYS = ("transformers", "transformers compiled", "ours", *(f"ours {mode}" for mode in COMPILE_MODES))
@@ -149,9 +148,9 @@ def main(words: list[str]) -> int:
     arguments = parse(words)
     torch.set_num_threads(arguments.threads)
     device, dtype = torch.device(arguments.device), getattr(torch, arguments.dtype)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
+    where = machine(device)
     print(
-        f"{arguments.arch}, {arguments.size} px, {arguments.dtype}, {arguments.batch} frames at once, {machine}",
+        f"{arguments.arch}, {arguments.size} px, {arguments.dtype}, {arguments.batch} frames at once, {where}",
         flush=True,
     )
     images = torch.randn(arguments.batch, 3, arguments.size, arguments.size, device=device).to(dtype)
@@ -178,16 +177,12 @@ def main(words: list[str]) -> int:
             rows.append({"way": way, "frames_per_second": rate, "median_ms": 1e3 * statistics.median(seconds)})
             ratio = rate / rows[0]["frames_per_second"]
             print(f"  {way:<22} {rate:9.2f} frames/s   {ratio:.2f}x {rows[0]['way']}", flush=True)
-    line = json.dumps(
-        {
-            "benchmark": "features", "arch": arguments.arch, "size": arguments.size, "batch": arguments.batch,
-            "dtype": arguments.dtype, "machine": machine, "torch": torch.__version__, "runs": arguments.runs,
-            "largest_difference": difference, "rows": rows,
-        }
-    )  # fmt: skip
-    print(line)
-    if arguments.json:
-        arguments.json.write_text(line + "\n")
+    result = {
+        "benchmark": "features", "arch": arguments.arch, "size": arguments.size, "batch": arguments.batch,
+        "dtype": arguments.dtype, "machine": where, "torch": torch.__version__, "runs": arguments.runs,
+        "largest_difference": difference, "rows": rows,
+    }  # fmt: skip
+    publish(result, arguments.json)
     return 0
 
 

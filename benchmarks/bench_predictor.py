@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import platform
 import statistics
 import sys
 import time
@@ -35,6 +33,7 @@ from factorjepa.predictors import (
     PerFactor,
 )
 from factorjepa.teacher.states import GEOMETRY, ObjectStates
+from results import machine, publish
 
 VARIANTS = {
     "monolithic": MonolithicOptions(),
@@ -139,10 +138,10 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="also write the JSON line to this file")
     arguments = parser.parse_args(words)
     device = torch.device(arguments.device)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
+    where = machine(device)
     print(
         f"{arguments.arch}, batch {arguments.batch}, {arguments.agents} agents with {arguments.neighbours} pairs each, "
-        f"{machine}"
+        f"{where}"
     )
     rows = []
     for name in dict.fromkeys(("monolithic", *arguments.variants)):
@@ -156,16 +155,12 @@ def main(words: list[str]) -> int:
             f"{'' if row['same_loss_every_time'] else '   NOT deterministic'}",
             flush=True,
         )
-    line = json.dumps(
-        {
-            "benchmark": "predictor", "arch": arguments.arch, "machine": machine, "torch": torch.__version__,
-            "batch": arguments.batch, "agents": arguments.agents, "neighbours": arguments.neighbours,
-            "recompute": arguments.recompute, "compile": arguments.compile, "runs": arguments.runs, "rows": rows,
-        }
-    )  # fmt: skip
-    print(line)
-    if arguments.json:
-        arguments.json.write_text(line + "\n")
+    result = {
+        "benchmark": "predictor", "arch": arguments.arch, "machine": where, "torch": torch.__version__,
+        "batch": arguments.batch, "agents": arguments.agents, "neighbours": arguments.neighbours,
+        "recompute": arguments.recompute, "compile": arguments.compile, "runs": arguments.runs, "rows": rows,
+    }  # fmt: skip
+    publish(result, arguments.json)
     return 0
 
 

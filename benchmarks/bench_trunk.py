@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -33,6 +31,7 @@ from factorjepa.objective import jepa_loss
 from factorjepa.training.learner import Learner
 from factorjepa.training.masking import training_masks
 from factorjepa.training.trunk import DTYPES, Trunk, lowest_trained
+from results import machine, publish
 
 SIZES = {"nano": 64}  # as its preset has it; the others run at their own size
 
@@ -141,10 +140,10 @@ def parse(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     arguments = parse(words)
     device = torch.device(arguments.device)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
+    where = machine(device)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         bench = Bench(arguments, Path(folder) / "trunk")
-        print(f"{arguments.arch}, {bench.size} px, masks {arguments.masks}, batch {arguments.batch}, {machine}")
+        print(f"{arguments.arch}, {bench.size} px, masks {arguments.masks}, batch {arguments.batch}, {where}")
         print(f"  {bench.trunk}", flush=True)
         filling = -(-arguments.clips // arguments.batch)
         with bench.trunk:
@@ -161,19 +160,15 @@ def main(words: list[str]) -> int:
     for name, value in seconds.items():
         print(f"  {name:<15} {1 / value:8.3f} updates/s   {seconds['without'] / value:5.2f}x without")
     print(f"  Y* from {arguments.dtype} records (its values have variance 1): {difference:.1e} off in the mean")
-    line = json.dumps(
-        {
-            "benchmark": "trunk", "arch": arguments.arch, "size": bench.size, "masks": arguments.masks,
-            "batch": arguments.batch, "trainable_blocks": arguments.blocks, "dtype": arguments.dtype,
-            "recompute": arguments.recompute, "cold": arguments.cold, "machine": machine, "torch": torch.__version__,
-            "bytes_per_clip": bench.trunk.bytes_per_clip, "mean_difference_of_targets": difference,
-            "updates_per_second": {name: 1 / value for name, value in seconds.items()},
-            "speed_up": seconds["without"] / seconds["with"],
-        }
-    )  # fmt: skip
-    print(line)
-    if arguments.json:
-        arguments.json.write_text(line + "\n")
+    result = {
+        "benchmark": "trunk", "arch": arguments.arch, "size": bench.size, "masks": arguments.masks,
+        "batch": arguments.batch, "trainable_blocks": arguments.blocks, "dtype": arguments.dtype,
+        "recompute": arguments.recompute, "cold": arguments.cold, "machine": where, "torch": torch.__version__,
+        "bytes_per_clip": bench.trunk.bytes_per_clip, "mean_difference_of_targets": difference,
+        "updates_per_second": {name: 1 / value for name, value in seconds.items()},
+        "speed_up": seconds["without"] / seconds["with"],
+    }  # fmt: skip
+    publish(result, arguments.json)
     return 0
 
 

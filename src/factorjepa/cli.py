@@ -13,7 +13,7 @@ from rich.markup import escape
 from . import __version__
 from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
-from .verbs import comparison, data, diagnostics, look, model, report, study, teacher, training
+from .verbs import comparison, data, diagnostics, look, model, profiling, report, study, teacher, training
 
 app = typer.Typer(
     name="factorjepa",
@@ -34,6 +34,7 @@ app.command(rich_help_panel="Model")(training.train)
 app.command(rich_help_panel="Model")(training.methods)
 app.command(rich_help_panel="Model")(training.budget)
 app.command(rich_help_panel="Model")(training.pretrain)
+app.command(rich_help_panel="Model")(profiling.profile)
 app.command(rich_help_panel="Evaluation")(diagnostics.evaluate)
 app.command(rich_help_panel="Evaluation")(diagnostics.scorecard)
 app.command(rich_help_panel="Evaluation")(comparison.compare)

@@ -24,6 +24,7 @@ from .errors import TrainingError
 from .peers import ALONE, Peers
 from .predictors.precision import full
 from .predictors.prediction import PerFactor, Prediction
+from .transfer import sent
 
 _EPSILON = 1e-6  # of weighted means: 0 / (eps + 0) is 0
 _VARIANCE_FLOOR = 1e-2  # a channel's mean squared length is about D; one that is still zero must stay zero, not NaN
@@ -107,7 +108,8 @@ def factor_loss(
         error_N = (full(predicted_NT) - full(target_NT)).square().mean(-1)
         sums.append(torch.stack(((weight_N * error_N).sum(), weight_N.sum())))
     errors_3, weights_3 = peers.sum(torch.stack(sums, dim=1)).unbind()
-    return (errors_3.new_tensor(emphasis) * errors_3 / (_EPSILON + weights_3)).sum()
+    terms = (errors_3 / (_EPSILON + weights_3)).unbind()
+    return torch.stack([stress * term for stress, term in zip(emphasis, terms, strict=True)]).sum()
 
 
 def visibility_loss(
@@ -238,7 +240,7 @@ def _drawn_rows(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:
     drawn = torch.arange(own * peers.world)
     if len(drawn) > most:
         drawn = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed))[:most].sort().values
-    drawn = drawn.to(rows_3nD.device) - peers.rank * own
+    drawn = sent(drawn, rows_3nD.device) - peers.rank * own
     mine = (drawn >= 0) & (drawn < own)
     return peers.sum(rows_3nD[:, drawn.clamp(0, own - 1)] * mine[:, None])
 

@@ -46,7 +46,8 @@ class Encoder(nn.Module):
     `keep` selects tokens before the first block, so hidden tokens are never seen. A one-frame input is an image.
     `recompute = True` trades compute for memory in the backward pass. After `freeze(k)` the tokeniser and the first k
     blocks run without autograd. `encoder.from_trunk(encoder.trunk(video, k), grid, k)` is `encoder(video)` in two:
-    the first is a constant of the video while the first k blocks do not train.
+    the first is a constant of the video while the first k blocks do not train. After `lower(k, torch.bfloat16)` the
+    tokeniser and the first k blocks, weights and activations, are in bf16, under autocast or not.
     """
 
     def __init__(self, spec: BackboneSpec) -> None:
@@ -54,6 +55,7 @@ class Encoder(nn.Module):
         self.spec = spec
         self.recompute = False
         self.frozen_blocks = 0
+        self.lowered = 0
         self.patch_embed = Tokeniser(spec.dim, spec.patch, spec.tubelet)
         if spec.modalities:
             self.patch_embed_img = Tokeniser(spec.dim, spec.patch, 1)
@@ -82,8 +84,8 @@ class Encoder(nn.Module):
         x = self._tokens(video)
         rotary = self.rotary(*self.grid_of(video), like=x)
         kept, states = self.trunk_blocks(cut, levels), []
-        for number, block in enumerate(self.blocks[:cut]):
-            x = block(x, rotary)
+        for number in range(cut):
+            x = self._block(number, x, rotary)
             if number in kept:
                 states.append(x)
         return torch.stack(states, dim=1)
@@ -108,10 +110,18 @@ class Encoder(nn.Module):
         for number in range(first, self.spec.depth):
             frozen = number < self.frozen_blocks
             with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-                x = run_block(self.blocks[number], x, rotary, self.recompute and not frozen)
+                x = self._block(number, x, rotary, self.recompute and not frozen)
             if number in taps:
                 outputs.append(self._norm_of(number)(x))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+
+    def _block(self, number: int, x: Tensor, rotary: Tensor, recompute: bool = False) -> Tensor:
+        """A lowered block runs in its own dtype: autocast would lift its norms to fp32 and write them out."""
+        block = self.blocks[number]
+        if number >= self.lowered:
+            return run_block(block, x.float() if number == self.lowered > 0 else x, rotary, recompute)
+        with torch.autocast(x.device.type, enabled=False):
+            return run_block(block, x.to(next(block.parameters()).dtype), rotary, recompute)
 
     def grid_of(self, video: Tensor) -> tuple[int, int, int]:
         """(tubelets, rows, columns) of a video, or an error that says which side does not divide."""
@@ -147,7 +157,24 @@ class Encoder(nn.Module):
             if tap < blocks:
                 self._norm_of(tap).requires_grad_(False)
 
+    def lower(self, blocks: int, dtype: torch.dtype) -> None:
+        """Keep the tokeniser and the first `blocks` blocks, which must not train any more, in a half-width `dtype`.
+
+        Encoders that share these weights (`MomentumEncoder`) are told so too.
+        """
+        if not 0 < blocks <= self.spec.depth:
+            raise BackboneError(f"encoder has {self.spec.depth} blocks: cannot lower {blocks} of them")
+        self.lowered = blocks
+        below = [f"blocks.{number}." for number in range(blocks)]
+        for name, parameter in self.named_parameters():
+            if name.startswith(tuple(below)) or not name.startswith(("blocks.", "norm")):
+                if parameter.requires_grad:
+                    raise BackboneError(f"encoder: {name} trains: in {dtype} its steps would round to nothing")
+                parameter.data = parameter.data.to(dtype)
+
     def _tokens(self, video: Tensor) -> Tensor:
+        if self.lowered:
+            video = video.to(next(self.patch_embed.parameters()).dtype)
         if video.shape[2] > 1:
             x = self.patch_embed(video)
             return x + self.video_mod_embed if self.spec.modalities else cast(Tensor, x)

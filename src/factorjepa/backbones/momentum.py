@@ -45,6 +45,10 @@ class MomentumEncoder(nn.Module):
         """`momentum(video)` from what the shared blocks below the cut left of it (`Encoder.trunk`)."""
         return self.encoder.from_trunk(states_BSND, grid, cut)
 
+    def lower(self, blocks: int, dtype: torch.dtype) -> None:
+        """After the online encoder's: its lowered weights are this one's too."""
+        self.encoder.lower(blocks, dtype)
+
     def own_trainable(self) -> int:
         """Copy every parameter that trains now and is still shared; return how many parameters are owned.
 

@@ -90,7 +90,8 @@ class Predictor(nn.Module):
             x_target = x_target + inject(x_target)
         x = torch.cat((x_context, x_target.to(x_context.dtype)), dim=1)
         if self.spec.modalities:
-            x = x + (self.img_mod_embed if image else self.video_mod_embed)
+            modality = self.img_mod_embed if image else self.video_mod_embed
+            x = x + modality.to(x.dtype)  # under autocast x stays in bf16
         tubelets, rows, columns = grid or (1 if image else self.spec.tubelets, *self.spec.grid)
         index = torch.cat((context_index, target_index), dim=1)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=index)

@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from ..errors import CorpusError, FactorJEPAError, VideoError
 from ..pixels import resize_to_cover, to_video
 from ..seeding import stream
+from ..transfer import sent
 from ..video import read_frames
 from .access import ClipSet, EvaluationClips, TrainingClips
 from .manifest import Clip
@@ -45,7 +46,7 @@ class Batch:
 
     def video(self, device: torch.device | None = None) -> Tensor:
         """`float32 [B, 3, T, H, W]`, ImageNet-normalised, on the device."""
-        return to_video(self.frames if device is None else self.frames.to(device, non_blocking=True))
+        return to_video(self.frames if device is None else sent(self.frames, device))
 
 
 @dataclass(frozen=True)

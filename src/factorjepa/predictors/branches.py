@@ -1,6 +1,7 @@
 """The branches g_A, g_V, g_I, g_W and how their answers are summed into coordinates.
 
-Shapes: B clips, N agents, P pairs, t target tokens, W query width, V = 2W, H hidden width, r rank.
+Shapes: B clips, N agents, M = 2N, P pairs, p pairs of a chunk, t target tokens, W query width, V = 2W, H hidden width,
+r rank.
 
 A branch is a two-layer MLP on the fused state `u = q + E(o) + R(geometry)` (pairs: two of them side by side, plus a map
 of their relation). Its first layer is linear, so it is applied to the parts: once per query, once per agent or pair,
@@ -10,6 +11,7 @@ never exist; the hidden states of pairs exist for `pair_chunk` pairs at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -48,11 +50,32 @@ class PairHead(nn.Module):
         self.first = nn.Linear(2 * width, hidden)
         self.last = nn.Linear(hidden, out)
 
-    def parts(self, query_BtW: Tensor, view: AgentView) -> tuple[Tensor, Tensor, Tensor]:
-        """What the first layer makes of `u_i` and `u_j`, each `[B, N, t, H]`, and of the relation, `[B, P, 1, H]`."""
+    def parts(self, query_BtW: Tensor, view: AgentView) -> PairParts:
         left, right = self.first.weight.chunk(2, dim=1)
         relation = F.linear(view.relation_BPF, self.first.weight @ view.relation_VF, self.first.bias)
-        return _by_parts(left, query_BtW, view), _by_parts(right, query_BtW, view), relation[:, :, None]
+        agents = torch.cat((_by_parts(left, query_BtW, view), _by_parts(right, query_BtW, view)), dim=1)
+        return PairParts(agents, relation[:, :, None])
+
+
+class PairParts(NamedTuple):
+    """What the first layer makes of every agent as `u_i` and then as `u_j`, and of the relations."""
+
+    agents_BMtH: Tensor
+    relation_BP1H: Tensor
+
+    def of(self, pairs: slice) -> PairParts:
+        return PairParts(self.agents_BMtH, self.relation_BP1H[:, pairs])
+
+
+class _Some(NamedTuple):
+    """A chunk of pairs."""
+
+    select_BpM: Tensor  # two ones in each row: the pair's agents, as i and as j; zero for padded pairs
+    closeness_BNt: Tensor
+    meeting_Bp1: Tensor
+    valid_Bp1: Tensor
+    state_parts: PairParts
+    strength_parts: PairParts
 
 
 class PairSum(NamedTuple):
@@ -116,45 +139,47 @@ class Pairs(nn.Module):
         self.options = options
         self.normalise = normalise
         self.recompute = False  # forget the hidden states of each chunk until the backward pass
+        self._compiled: Callable[[_Some], tuple[Tensor, Tensor]] | None = None
         self.g_I = PairHead(width, options.hidden, out)
         self.g_W = PairHead(width, options.hidden, 1)
         if options.edge_prior:
             zero(self.g_W.last)
 
+    def compile_chunks(self, backend: str) -> None:
+        self._compiled = torch.compile(self._chunk, backend=backend)
+
     def forward(self, query_BtW: Tensor, view: AgentView) -> PairSum:
         batch, tokens = query_BtW.shape[:2]
         summed_Btr = full(query_BtW).new_zeros(batch, tokens, self.g_I.last.out_features)
         state_parts, strength_parts = self.g_I.parts(query_BtW, view), self.g_W.parts(query_BtW, view)
+        select_BPM = torch.cat((view.select_i_BPN, view.select_j_BPN), dim=-1)
+        chunk = self._compiled or self._chunk
         strengths: list[Tensor] = []
-        pairs = view.select_i_BPN.shape[1]
+        pairs = select_BPM.shape[1]
         # Once even without pairs: peers that share a batch must agree on which parameters have a gradient.
         for first in range(0, max(1, pairs), self.options.pair_chunk):
             here = slice(first, min(first + self.options.pair_chunk, pairs))
+            some = _Some(
+                select_BPM[:, here], view.closeness_BNt, view.relation_BPF[:, here, -1:],
+                view.states.pair_valid_BP[:, here, None], state_parts.of(here), strength_parts.of(here),
+            )  # fmt: skip
             if self.recompute and torch.is_grad_enabled():
-                part, strength = checkpoint(self._chunk, state_parts, strength_parts, view, here, use_reentrant=False)
+                part, strength = checkpoint(chunk, some, use_reentrant=False)
             else:
-                part, strength = self._chunk(state_parts, strength_parts, view, here)
+                part, strength = chunk(some)
             summed_Btr = summed_Btr + part
             strengths.append(strength)
         return PairSum(summed_Btr, torch.cat(strengths, dim=1).transpose(1, 2))
 
-    def _chunk(
-        self,
-        state_parts: tuple[Tensor, Tensor, Tensor],
-        strength_parts: tuple[Tensor, Tensor, Tensor],
-        view: AgentView,
-        here: slice,
-    ) -> tuple[Tensor, Tensor]:
+    def _chunk(self, some: _Some) -> tuple[Tensor, Tensor]:
         """The chunk's part of the sum `[B, t, r]` and its strengths `[B, p, t]`."""
-        i_BpN, j_BpN = view.select_i_BPN[:, here], view.select_j_BPN[:, here]
-        logits_Bpt = full(self.g_W.last(_hidden(strength_parts, i_BpN, j_BpN, here)).squeeze(-1))
+        logits_Bpt = full(self.g_W.last(_hidden(some.strength_parts, some.select_BpM)).squeeze(-1))
         if self.options.edge_prior:
             with torch.autocast(logits_Bpt.device.type, enabled=False):
-                closeness_Bpt = i_BpN @ view.closeness_BNt
-            meeting_Bp1 = view.relation_BPF[:, here, -1:]
-            logits_Bpt = logits_Bpt + (_EDGE_FAR + _EDGE_CLOSE * closeness_Bpt + _EDGE_MEETING * meeting_Bp1)
-        strength_Bpt = torch.sigmoid(logits_Bpt) * view.states.pair_valid_BP[:, here, None]
-        hidden_BptH = _hidden(state_parts, i_BpN, j_BpN, here)
+                closeness_Bpt = some.select_BpM[..., : some.closeness_BNt.shape[1]] @ some.closeness_BNt
+            logits_Bpt = logits_Bpt + (_EDGE_FAR + _EDGE_CLOSE * closeness_Bpt + _EDGE_MEETING * some.meeting_Bp1)
+        strength_Bpt = torch.sigmoid(logits_Bpt) * some.valid_Bp1
+        hidden_BptH = _hidden(some.state_parts, some.select_BpM)
         last = self.g_I.last
         if self.normalise is None:
             summed_BtH = torch.einsum("bpt,bpth->bth", strength_Bpt.to(hidden_BptH.dtype), hidden_BptH)
@@ -180,12 +205,11 @@ class SparseInteractions(nn.Module):
         return summed_Btr / count_B11, strengths_BtP
 
 
-def _hidden(parts: tuple[Tensor, Tensor, Tensor], i_BpN: Tensor, j_BpN: Tensor, here: slice) -> Tensor:
+def _hidden(parts: PairParts, select_BpM: Tensor) -> Tensor:
     """`GELU(first((u_i, u_j) + S(relation)))` of a chunk of pairs, `[B, p, t, H]`."""
-    left_BNtH, right_BNtH, relation_BP1H = parts
-    shape = left_BNtH.shape[2:]
-    picked = i_BpN.to(left_BNtH.dtype) @ left_BNtH.flatten(2) + j_BpN.to(right_BNtH.dtype) @ right_BNtH.flatten(2)
-    return F.gelu(torch.unflatten(picked, -1, shape) + relation_BP1H[:, here])
+    agents_BMtH = parts.agents_BMtH
+    picked = select_BpM.to(agents_BMtH.dtype) @ agents_BMtH.flatten(2)
+    return F.gelu(torch.unflatten(picked, -1, agents_BMtH.shape[2:]) + parts.relation_BP1H)
 
 
 def zero(layer: nn.Linear) -> None:

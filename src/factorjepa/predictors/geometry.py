@@ -6,6 +6,8 @@ Everything here is fp32: coordinates rounded to bf16 would be off by a token.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -37,9 +39,22 @@ _SCALE = {
 
 def scaled_geometry(geometry_BNG: Tensor) -> Tensor:
     """Fields of GEOMETRY brought to the order of 1, so that a fresh layer hears them all."""
-    scale = [_SCALE.get(name, 1.0) for name in GEOMETRY]
-    shift = [-1.0 if name.startswith("centre") else 0.0 for name in GEOMETRY]
-    return geometry_BNG * geometry_BNG.new_tensor(scale) + geometry_BNG.new_tensor(shift)
+    scale = tuple(_SCALE.get(name, 1.0) for name in GEOMETRY)
+    shift = tuple(-1.0 if name.startswith("centre") else 0.0 for name in GEOMETRY)
+    return geometry_BNG * constant(scale, geometry_BNG) + constant(shift, geometry_BNG)
+
+
+def constant(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """A vector of known numbers, brought to like's device once: each time anew, the host would wait for the GPU."""
+    if torch.compiler.is_compiling():  # a graph holds its constants itself
+        return like.new_tensor(values)
+    return _constant(values, like.dtype, like.device)
+
+
+@functools.cache
+def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # first made under inference mode, it could not be used in training later
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def token_places(index: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
@@ -61,8 +76,8 @@ def relative_geometry(
     tubelet_Bt, token_Bt2 = token_places(target_index, grid)
     ahead_B1t1 = frames_after(tubelet_Bt, frames_per_tubelet, states.context)[:, None, :, None]
     # Constant velocity is linear in time: two boxes say where all the others are.
-    now_BN14, next_BN14 = states.extrapolated_boxes(ahead_B1t1.new_tensor([0.0, 1.0])).chunk(2, dim=2)
-    reach_BN12 = now_BN14[..., 2:] / 2 + now_BN14.new_tensor([0.5 / grid[2], 0.5 / grid[1]])
+    now_BN14, next_BN14 = states.extrapolated_boxes(constant((0.0, 1.0), ahead_B1t1)).chunk(2, dim=2)
+    reach_BN12 = now_BN14[..., 2:] / 2 + constant((0.5 / grid[2], 0.5 / grid[1]), now_BN14)
     from_now = (token_Bt2[:, None] - now_BN14[..., :2]) / reach_BN12
     from_ahead = from_now - (next_BN14 - now_BN14)[..., :2] * ahead_B1t1 / reach_BN12
     square_ahead, square_now = (offset.square().sum(-1, keepdim=True) for offset in (from_ahead, from_now))

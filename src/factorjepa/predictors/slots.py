@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..backbones.spec import BackboneSpec
 from ..teacher.states import ObjectStates
-from .geometry import Grid, frames_after, token_places
+from .geometry import Grid, constant, frames_after, token_places
 from .options import AgentOptions
 from .precision import full
 
@@ -87,7 +87,7 @@ class SlotAgents(nn.Module):
         velocity = _FASTEST * torch.tanh(slope / _FASTEST)
         centre = mean_place - velocity * mean_time
         along = mean_place[:, :, None] + velocity[:, :, None] * (time - mean_time[:, :, None])
-        token = place.new_tensor([1 / grid[2], 1 / grid[1]])
+        token = constant((1 / grid[2], 1 / grid[1]), place)
         # A box is as wide as the uniform density of the same spread: sqrt(12) standard deviations.
         size = (12 * (weight * (place - along).square()).sum(2) + token.square()).sqrt()
         area = size.prod(-1, keepdim=True)

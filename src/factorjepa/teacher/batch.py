@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..transfer import sent
 from .packet import Packet
 from .settings import TeacherSettings
 from .states import EvidenceCells
@@ -34,11 +35,11 @@ class TargetBatch:
     visibility_known_BNT: Tensor  # bool, frames that say something
     cells: EvidenceCells  # for `states.object_states`, whose `slot_BN` points into N
 
-    def to(self, device: torch.device | str) -> Self:
-        moved: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            moved[field.name] = value.to(device) if field.name == "cells" else value.to(device, non_blocking=True)
+    def to(self, device: torch.device) -> Self:
+        """The targets on another device. The evidence stays: what a mask leaves of it decides how many agents and pairs
+        there are, and on a GPU the host would have to wait for the answer."""
+        moved = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved |= {name: sent(value, device) for name, value in moved.items() if name != "cells"}
         return type(self)(**moved)
 
 

@@ -25,6 +25,9 @@ class TargetScale:
     def standardised(self, target_BW: Tensor) -> Tensor:
         return (target_BW - self.mean_W.to(target_BW)) / self.deviation_W.to(target_BW)
 
+    def to(self, device: torch.device) -> TargetScale:
+        return TargetScale(self.mean_W.to(device), self.deviation_W.to(device))
+
 
 def target_scales(packets: Packets[TrainingClips]) -> dict[str, TargetScale]:
     """Scales of `layout`, `agents` and `interactions` over the retained targets of training clips, and of no others."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TeacherError
+from ..transfer import sent
 
 GEOMETRY = (
     "centre_x", "centre_y", "width", "height",  # box of the visible support when last seen, in [0, 1]
@@ -43,6 +44,13 @@ class ObjectStates:
     pairs_BP2: Tensor  # int64, places in N: (i, j), i is the one acted upon
     pair_valid_BP: Tensor  # bool
     context: int  # frames of the context: `age` and `gap` are shares of it
+
+    def to(self, device: torch.device) -> ObjectStates:
+        """The same on another device, without waiting for it."""
+        moved: dict[str, Any] = {
+            name: sent(value, device) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
     def extrapolated_boxes(self, frames_ahead_K: Tensor) -> Tensor:
         """Where each agent would be if it went on as last seen: `[B, N, K, 4]`, centre and size of its box.

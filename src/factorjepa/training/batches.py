@@ -26,6 +26,7 @@ from ..teacher.cache import Packets
 from ..teacher.packet import Packet
 from ..teacher.scales import TargetScale
 from ..teacher.views import agents_view, interactions_view, layout_view
+from ..transfer import sent
 from .trunk import TrunkStates
 
 _VIEWS: dict[str, Callable[[Tensor, Packet], Tensor]] = {
@@ -58,6 +59,20 @@ class TrainingBatch:
     removed_B: Tensor | None = None  # int64, its slot; -1: the clip has no agent
     viewed: tuple[int, ...] = ()  # rows that show a factor view; the others are the clips' own pixels
     trunk: TrunkStates | None = None  # what the frozen blocks make of `video`, where they need not run
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """On `device`, without waiting for it."""
+
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else sent(tensor, device)
+
+        return dataclasses.replace(
+            self,
+            video=sent(self.video, device),
+            targets=None if self.targets is None else self.targets.to(device),
+            edited=moved(self.edited),
+            removed_B=moved(self.removed_B),
+        )
 
 
 class TrainingBatches:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,22 +32,22 @@ from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
 from ..errors import TrainingError
 from ..predictors import FactorizedPredictor, StartTokens
-from ..seeding import seed_of
 from ..teacher.cache import PacketCache, corpus_identity
 from ..teacher.scales import target_scales
 from ..words import counted
-from .batches import Scales, TrainingBatch, TrainingBatches, training_batch, validation_batches
+from .acceleration import accelerated, can_compile
+from .batches import Scales, TrainingBatches, training_batch, validation_batches
 from .learner import Learner
 from .logs import Logs, refuse_missing
-from .optimiser import rate, set_rate
 from .origin import open_backbone
-from .parallel import Model, Processes, ReplicatedModel, ShardedModel, clip_gradients, load_whole, whole
+from .parallel import Model, Processes, ReplicatedModel, ShardedModel, load_whole, whole
 from .restore import put_back
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
 from .start import report_loss, start_tokens
 from .step import loss_of
 from .trunk import Trunk, lowest_trained
+from .update import Update, in_bf16, precision
 from .validation import Validation, validate
 
 log = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ class Engine:
             if self.method.reads_states:
                 self.validation_packets = cache.packets(validation, settings.replication).verify()
             if self.method.reads_targets:
-                self.scales = target_scales(self.packets)
+                self.scales = {name: scale.to(device) for name, scale in target_scales(self.packets).items()}
         self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
         torch.manual_seed(settings.seed)
         backbone = open_backbone(settings.arch, settings.weights, device)
@@ -150,6 +149,7 @@ class Engine:
                 self._load(run)
             if self.trunk is not None:
                 stack.enter_context(self.trunk)
+            stack.enter_context(self._accelerated())
             self._spread_out()
             if self.processes.first:
                 logs = Logs.opened(run, settings.log_to, self.step if resumed else None)
@@ -186,6 +186,15 @@ class Engine:
         known = facts() | {"processes": f"{self.processes.world} ({self.processes.mode})"}
         begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT)
         return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
+
+    def _accelerated(self) -> contextlib.AbstractContextManager[None]:
+        """Frozen blocks in bf16 and blocks compiled, once it is known what trains. FSDP slices weights of one kind."""
+        settings, whole_weights = self.settings, self.processes.mode != "fsdp"
+        compiled = can_compile(self.device) if settings.compile is None else settings.compile
+        low = in_bf16(settings, self.device) and whole_weights
+        return accelerated(
+            self.learner, self.device, bf16=low, compiled=compiled and whole_weights, masks=settings.masks
+        )
 
     def _spread_out(self) -> None:
         """Lay the learner out on the processes, once it is what the run goes on from."""
@@ -227,51 +236,19 @@ class Engine:
             yield time.monotonic() - started, passes
 
     def _update(self, passes: list[tuple[Batch, int]]) -> dict[str, float]:
-        """One optimiser step over the accumulated passes (Algorithm, "Restricted optimization and momentum update")."""
-        settings, learner = self.settings, self.learner
         assert self.optimiser is not None
-        number, stage = self.method.stage_at(self.step, settings.updates)
-        if learner.enter(number):
-            log.info("step %d: stage %s, %d parameters train", self.step, stage.name, learner.trainable())
-        floor = settings.final_lr / settings.lr
-        share = rate(self.step, settings.updates, settings.warmup, floor)
-        set_rate(self.optimiser, share)
-        learner.train()
-        torch.manual_seed(seed_of("dropout", settings.seed, self.step, self.processes.rank) % 2**63)
-        self.optimiser.zero_grad(set_to_none=True)
-        sums: dict[str, Tensor] = {}
-        for number_of_pass, (batch, epoch) in enumerate(passes, start=1):
-            made = self.batches.complete(batch, stage, self.step, epoch, self.device)
-            call = functools.partial(self._loss, learner, made, self.scales, self.step)
-            loss, parts = self.model.descend(call, 1 / len(passes), last=number_of_pass == len(passes))
-            for name, value in {"loss": loss, **parts}.items():
-                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / len(passes)
-        record = {name: value.item() for name, value in sums.items()}
-        self._refuse_not_finite(record)
-        norm = clip_gradients((p for group in self.optimiser.param_groups for p in group["params"]), settings.clip)
-        record |= {"gradient": norm.item(), "lr": settings.lr * share, "stage": float(number)}
-        self._refuse_not_finite(record)
-        self.optimiser.step()
-        learner.target.update()
+        update = self._updating(self.optimiser)
+        update.begin(self.step)
+        stage = self.learner.stage
+        made = (self.batches.complete(batch, stage, self.step, epoch, self.device) for batch, epoch in passes)
+        record = update(self.step, made, len(passes))
         self.step += 1
         return record
 
-    def _loss(
-        self, learner: Learner, batch: TrainingBatch, scales: Scales | None, step: int
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        with self._precision():
-            if self.trunk is not None:
-                batch = dataclasses.replace(batch, trunk=self.trunk.of(batch.video, batch.clip_ids, batch.viewed))
-            return loss_of(learner, batch, scales, self.settings, step, self.processes)
-
-    def _refuse_not_finite(self, record: dict[str, float]) -> None:
-        broken = [name for name, value in record.items() if not math.isfinite(value)]
-        if broken:
-            culprits = [name for name in broken if name != "loss"] or broken
-            raise TrainingError(
-                f"step {self.step}: {', '.join(culprits)} is not finite; nothing was updated with it, and the last "
-                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
-            )
+    def _updating(self, optimiser: torch.optim.Optimizer) -> Update:
+        return Update(
+            self.settings, self.learner, self.model, optimiser, self.device, self.processes, self.scales, self.trunk
+        )
 
     def _warn(self, record: dict[str, float]) -> None:
         """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
@@ -368,7 +345,7 @@ class Engine:
             raise TrainingError(f"method {self.method.name!r} {why}: there is no trunk to keep, leave out trunk_cache")
         about = {
             "fps": settings.fps, "replication": settings.replication, "corpus": self.corpus,
-            "precision": "bf16" if self._in_bf16 else "fp32",
+            "precision": "bf16 trunk" if in_bf16(settings, self.device) else "fp32",
         }  # fmt: skip
         return Trunk(
             Path(settings.trunk_cache), self.learner.encoder, cut,
@@ -416,7 +393,8 @@ class Engine:
 
         def loss(step: int, batch: Batch) -> Tensor:
             made = training_batch(batch, batch.video(self.device), None, epoch=0)
-            return self._loss(probing, made, None, step)[0]
+            with self._precision():
+                return loss_of(probing, made, None, settings, step, self.processes)[0]
 
         batches = enumerate(self._first_batches(settings.probe_batches))
         losses = (functools.partial(loss, *one) for one in batches)
@@ -431,10 +409,5 @@ class Engine:
         yield from itertools.islice(iter(self.loader), min(count, len(self.loader)))
         self.loader.load_state_dict(before)
 
-    @property
-    def _in_bf16(self) -> bool:
-        wanted = self.settings.precision
-        return self.device.type == "cuda" if wanted == "auto" else wanted == "bf16"
-
     def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._in_bf16)
+        return precision(self.settings, self.device)

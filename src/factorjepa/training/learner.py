@@ -14,14 +14,14 @@ from ..adaptation import Method, Stage
 from ..adaptation.prepare import Scope, add_adapters, parameter_roles, set_trainable, surgery, trainable
 from ..backbones import Backbone
 from ..backbones.encoder import gather_tokens
-from ..backbones.masks import future_split
+from ..backbones.masks import FutureSplit, Grid, future_split
 from ..backbones.momentum import MomentumEncoder
 from ..errors import TrainingError
 from ..objective import normalised_targets
 from ..predictors import Prediction, StartTokens
 from ..teacher.states import ObjectStates
 from .optimiser import adamw
-from .trunk import TrunkStates
+from .trunk import TrunkStates, lowest_trained
 
 
 class Learner(nn.Module):
@@ -46,6 +46,7 @@ class Learner(nn.Module):
         self.predictor = surgery(backbone, method, tokens, seed)
         add_adapters(self.encoder, self.predictor, method, scope)
         self._stage: int | None = None
+        self._splits: dict[tuple[Grid, torch.device], FutureSplit] = {}
         self.encoder.requires_grad_(False)  # so that both copies below begin as the encoder itself
         self.target = MomentumEncoder(self.encoder, momentum)
         self.reference = MomentumEncoder(self.encoder, 1.0)  # the pretrained encoder, for ever
@@ -70,6 +71,13 @@ class Learner(nn.Module):
     def trainable(self) -> int:
         return trainable(self.encoder, self.predictor)
 
+    def lower_frozen(self, dtype: torch.dtype) -> None:
+        """Put the encoder's blocks below the lowest one that trains at some stage into `dtype` (Panel C: bf16)."""
+        cut = lowest_trained(self.weights(), self.spec.depth)
+        if cut:
+            for encoder in (self.encoder, self.target, self.reference):
+                encoder.lower(cut, dtype)
+
     def grid(self, video: Tensor) -> tuple[int, int, int]:
         return self.encoder.grid_of(video)
 
@@ -90,14 +98,14 @@ class Learner(nn.Module):
         other alone, in every block: there is no stored state to begin from.
         """
         grid = self.grid(video)
-        split = future_split(grid, self.context // self.spec.tubelet)
+        split = self._split(video)
         batch = len(video)
-        shown = split.context.to(video.device).expand(batch, -1) if visible is None else visible
+        shown = split.context.expand(batch, -1) if visible is None else visible
         if trunk is not None and trunk.context_BSnD is not None and shown.shape[1] == len(split.context):
             levels = self.encoder.from_trunk(trunk.context_BSnD, self.context_grid(video), trunk.cut, levels=True)
         else:
             levels = self.encoder(video[:, :, : self.context], shown, levels=True)
-        target = split.target.to(video.device).expand(batch, -1)
+        target = split.target.expand(batch, -1)
         prediction: Prediction = self.predictor(levels, shown, target, states, grid=grid)
         return prediction
 
@@ -112,8 +120,15 @@ class Learner(nn.Module):
     def future(self, video: Tensor, encoder: MomentumEncoder | None = None, trunk: TrunkStates | None = None) -> Tensor:
         """`Y*`: tokens of the future tubelets of the whole clip, by the momentum encoder or another, `[B, t, D]`."""
         tokens = self.tokens(video, encoder or self.target, trunk)
-        target = future_split(self.grid(video), self.context // self.spec.tubelet).target
-        return normalised_targets(gather_tokens(tokens, target.to(video.device).expand(len(video), -1)))
+        return normalised_targets(gather_tokens(tokens, self._split(video).target.expand(len(video), -1)))
+
+    def _split(self, video: Tensor) -> FutureSplit:
+        """Context and future tokens, where the video is; kept, so that nothing is copied there in every step."""
+        key = (self.grid(video), video.device)
+        if key not in self._splits:
+            split = future_split(key[0], self.context // self.spec.tubelet)
+            self._splits[key] = FutureSplit(*(index.to(video.device) for index in split))
+        return self._splits[key]
 
     def optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
         """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""

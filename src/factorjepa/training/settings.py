@@ -18,7 +18,7 @@ from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.
-LAYOUT = ("batch", "workers", "memory_gb", "recompute", "keep", "parallel", "log_to")
+LAYOUT = ("batch", "workers", "memory_gb", "recompute", "compile", "keep", "parallel", "log_to")
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
 
@@ -67,6 +67,7 @@ class TrainSettings(Settings):
     memory_gb: float = Field(default=2.0, ge=0)  # of decoded windows to keep, each of training and of validation clips
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     recompute: bool = False  # activation checkpointing
+    compile: bool | None = None  # torch.compile of the blocks; None: on a GPU with Triton
     trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`
     trunk_dtype: Literal["fp16", "bf16", "fp32"] = "fp16"
     trunk_context: bool = True  # with masks: spread, also of the pass that shows the whole context

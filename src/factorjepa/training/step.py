@@ -16,6 +16,7 @@ from ..objective import Losses, objective
 from ..peers import ALONE, Peers
 from ..seeding import stream
 from ..teacher.states import ObjectStates
+from ..transfer import sent
 from .batches import Scales, TrainingBatch, factor_targets
 from .learner import Learner
 from .masking import training_masks
@@ -38,8 +39,9 @@ def future_loss(
     passes = training_masks(masks, replication, batch.epoch, batch.clip_ids, grid, step)
     total = torch.zeros((), device=video.device)
     parts: dict[str, Tensor] = {}
-    for visible in (one.to(video.device) for one in passes):
-        states = states_of(learner, batch.targets, visible, video)
+    for visible_here in passes:
+        states = states_of(learner, batch.targets, visible_here, video)
+        visible = sent(visible_here, video.device)
         prediction = learner.predict(video, visible, states, batch.trunk)
         losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step, peers=peers)
         total = total + losses.total / len(passes)
@@ -90,7 +92,7 @@ def released_loss(
         random = stream(seed, "released masks", step, number, batch.together[0])
         masks = released_masks(policy, len(batch.together), grid, random)
         own = slice(peers.rank * len(video), (peers.rank + 1) * len(video))
-        context, target = masks.context[own].to(video.device), masks.target[own].to(video.device)
+        context, target = sent(masks.context[own], video.device), sent(masks.target[own], video.device)
         levels = learner.encoder(video, context, levels=True)
         predicted, reread = predictor.levels(levels, context, target, grid=grid, mask_token=number)
         weight = context_weights(context, target, grid[1], grid[2])

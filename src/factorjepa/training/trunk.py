@@ -30,6 +30,7 @@ from torch import Tensor
 from ..backbones.encoder import Encoder
 from ..backbones.spec import name_of
 from ..errors import TrainingError
+from ..transfer import sent
 from .trunk_shards import RecordShards
 
 Kind = Literal["target", "context"]
@@ -122,13 +123,13 @@ class Trunk:
         stored = torch.empty(len(raw), *self.shapes[kind], dtype=self._dtype, pin_memory=on_gpu)
         for place in self.shards.read(kind, [clip_ids[row] for row in raw], stored):
             stored[place] = self._made(kind, video[raw[place]], clip_ids[raw[place]])
-        states = stored.to(video.device, non_blocking=True).float()
+        states = sent(stored, video.device).float()
         if not viewed:
             return states
+        rows = sent(torch.tensor([*raw, *viewed]), video.device)
+        computed = self._run(kind, video.index_select(0, rows[len(raw) :])).float()
         mixed = states.new_empty(len(video), *self.shapes[kind])
-        mixed[raw] = states
-        mixed[list(viewed)] = self._run(kind, video[list(viewed)]).float()
-        return mixed
+        return mixed.index_copy_(0, rows, torch.cat((states, computed)))
 
     def _made(self, kind: Kind, clip: Tensor, clip_id: str) -> Tensor:
         record = self._run(kind, clip.unsqueeze(0))[0].to(self._dtype).cpu()

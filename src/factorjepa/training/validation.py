@@ -60,12 +60,16 @@ class Validation:
 def states_of(
     learner: Learner, targets: TargetBatch | None, visible: Tensor | None, video: Tensor
 ) -> ObjectStates | None:
-    """Object states that see only what the mask leaves; None where the predictor reads none."""
+    """Object states that see only what the mask leaves; None where the predictor reads none.
+
+    Made where the evidence lies, on the host; `visible` may lie there too.
+    """
     if not learner.method.reads_states or targets is None:
         return None
-    if visible is None:
-        return object_states(targets.cells)
-    return object_states(targets.cells, visible_cells(visible, learner.context_grid(video), targets.cells))
+    cells, shown = targets.cells, None
+    if visible is not None:
+        shown = visible_cells(visible.to(cells.agent_C.device), learner.context_grid(video), cells)
+    return object_states(cells, shown).to(video.device)
 
 
 @torch.no_grad()

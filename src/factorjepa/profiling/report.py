@@ -1,0 +1,87 @@
+"""A profile as a table and as JSON: measured figures beside the paper's ceilings, which are not measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from ..environment import facts
+from ..training.settings import TrainSettings
+from .synthetic import Scenery
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Panel E's execution ceilings for FactorJEPA."""
+
+    latency_ms: float
+    peak_gib: float
+    gpu_hours: float
+
+
+PAPER = {
+    "vjepa2_1_vit_giant_384": Ceiling(160.0, 52.0, 70.0),
+    "vjepa2_1_vit_gigantic_384": Ceiling(230.0, 64.0, 120.0),
+}
+
+
+def conditions(settings: TrainSettings, scenery: Scenery, compiled: bool) -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "arch": settings.arch, "method": settings.method, "size": settings.size, "frames": settings.frames,
+        "context": settings.context, "masks": settings.masks, "trainable_blocks": settings.trainable_blocks,
+        "batch": settings.batch, "accumulate": settings.accumulate, "precision": settings.precision,
+        "recompute": settings.recompute, "compiled": compiled, "agents": scenery.agents, "pairs": scenery.pairs,
+        "environment": facts(),
+    }  # fmt: skip
+
+
+def table(profile: dict[str, Any]) -> Table:
+    """`profile` as `profile()` collects it: sections that are missing were not measured."""
+    about, ceiling = profile["conditions"], PAPER.get(profile["conditions"]["arch"])
+    title = (
+        f"{about['arch']}, {about['method']}: {about['size']} px, {about['frames']} frames, {about['agents']} agents "
+        f"and {about['pairs']} pairs a clip, {about['environment']['device']}"
+    )
+    made = Table(box=box.SIMPLE, pad_edge=False, title=title, title_justify="left")
+    for heading, side in (("", "left"), ("measured", "right"), ("paper's ceiling", "right"), ("", "left")):
+        made.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for way, found in profile.get("latency", {}).items():
+        if "median_ms" in found:
+            most = f"{ceiling.latency_ms:g} ms" if ceiling and way != "end to end" else ""
+            made.add_row(f"latency, {way}", f"{found['median_ms']:.1f} ms", most, _latency_note(found))
+    for way, found in profile.get("training", {}).items():
+        if "clips_per_s" in found:
+            made.add_row(f"training, {way}", f"{found['clips_per_s']:.2f} clips/s", "", _training_note(found))
+            made.add_row(
+                "  canonical run", f"{found['gpu_hours']:.0f} GPU-hours",
+                f"{ceiling.gpu_hours:g} GPU-hours" if ceiling else "",
+                f"20,000 updates of 128 clips, {about['batch']} clips a pass",
+            )  # fmt: skip
+            if found["peak_gib"] is not None:
+                most = f"{ceiling.peak_gib:g} GiB" if ceiling else ""
+                made.add_row("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates")
+    for section in ("latency", "training"):
+        for way, found in profile.get(section, {}).items():
+            if "error" in found:
+                made.add_row(f"{section}, {way}", "failed", "", found["error"])
+    return made
+
+
+def _latency_note(found: dict[str, Any]) -> str:
+    note = f"95 % of {found['runs']} within {found['p95_ms']:.1f} ms"
+    if "decode_ms" in found:
+        return f"{note}; decoding {found['decode_ms']:.0f} ms, preprocessing {found['preprocess_ms']:.0f} ms"
+    return note + (f"; MFU {found['mfu']:.0%}" if found["mfu"] is not None else "")
+
+
+def _training_note(found: dict[str, Any]) -> str:
+    parts = [f"{sum(found['tflop_per_clip'].values()):.3g} TFLOP a clip"]
+    if found["mfu"] is not None:
+        parts.append(f"MFU {found['mfu']:.0%}")
+    if found["agents_seen"] is not None:
+        parts.append(f"under the masks {found['agents_seen']:.1f} agents, {found['pairs_seen'] or 0:.0f} pairs")
+    return "; ".join(parts)

@@ -1,0 +1,118 @@
+"""How fast a method trains, and in how much memory: whole updates of the training loop on synthetic clips."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..training.batches import TrainingBatch
+from ..training.settings import TrainSettings
+from ..training.trunk import Trunk, lowest_trained
+from ..training.update import Update, precision
+from .flops import ClipFlops, nominal_peak
+from .subject import Subject
+from .synthetic import Scenery, training_batches
+from .timing import Times, forget_peak, peak_gib, timed
+
+CLIPS = 128  # of an update in the canonical run (Panel C)
+UPDATES = 20_000
+WARMUP = 5  # updates (Panel E: peak memory is read after them)
+_POOL = 4  # different passes, shown in turn
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """What is timed. `cached`: with the frozen-trunk cache, filled; `viewed`: share of clips in a factor view."""
+
+    scenery: Scenery
+    cached: bool = False
+    viewed: float = 0.0
+    compiled: bool = True  # False: the same model uncompiled
+    updates: int = 10
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """The answer. Rates are of one device; `record` is what the last update logged."""
+
+    clips: int  # of an update
+    update: Times
+    peak: float | None  # GiB, after WARMUP updates
+    flops: ClipFlops
+    mfu: float | None
+    record: dict[str, float]
+
+    @property
+    def clips_per_s(self) -> float:
+        return self.clips / self.update.median
+
+    @property
+    def hours(self) -> float:
+        """GPU-hours of the canonical run at this rate."""
+        return UPDATES * CLIPS / self.clips_per_s / 3600
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "clips_per_s": self.clips_per_s, "clips_of_an_update": self.clips, "update_s_median": self.update.median,
+            "update_s_p95": self.update.p95, "peak_gib": self.peak, "mfu": self.mfu, "gpu_hours": self.hours,
+            "tflop_per_clip": {name: value / 1e12 for name, value in dataclasses.asdict(self.flops).items()},
+            "agents_seen": self.record.get("agents"), "pairs_seen": self.record.get("pairs"),
+            "loss": self.record["loss"],
+        }  # fmt: skip
+
+
+def training_cost(subject: Subject, case: TrainingCase, **changes: Any) -> TrainingCost:
+    """Time whole updates; `changes` are settings that differ from the subject's (batch, size, frames, ...)."""
+    settings = subject.settings.model_copy(update=changes)
+    grid = subject.grid(settings)[1]
+    passes = training_batches(settings, grid, case.scenery, max(_POOL, settings.accumulate), case.viewed)
+    with contextlib.ExitStack() as stack:
+        if subject.compiled and not case.compiled:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        trunk = None
+        if case.cached:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trunk-")))
+            clips = [clip_id for one in passes for clip_id in one.clip_ids]
+            trunk = stack.enter_context(_trunk(subject, settings, folder, clips))
+            with precision(settings, subject.device):
+                for one in passes:  # the first epoch, which makes the records
+                    trunk.of(one.video.to(subject.device), one.clip_ids, one.viewed)
+        return _timed_updates(subject, subject.update(settings, trunk), case, passes)
+
+
+def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes: list[TrainingBatch]) -> TrainingCost:
+    settings, device = update.settings, subject.device
+    turn = itertools.cycle(passes)
+    record: dict[str, float] = {}
+    steps = itertools.count(settings.updates)  # after the last one: all that ever trains does
+
+    def one() -> None:
+        step = next(steps)
+        update.begin(step)
+        record.update(update(step, itertools.islice(turn, settings.accumulate), settings.accumulate))
+
+    forget_peak(device)
+    timed(one, device, 0, WARMUP)
+    peak = peak_gib(device)
+    times = timed(one, device, 0, case.updates)
+    clips = settings.batch * settings.accumulate
+    seen = sum(len(one.viewed) for one in passes) / sum(len(one.clip_ids) for one in passes)
+    flops = subject.update_flops(settings, case.scenery, 1.0 - seen if case.cached else 0.0)
+    most = nominal_peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    mfu = None if most is None else flops.total * clips / times.median / most
+    return TrainingCost(clips, times, peak, flops, mfu, dict(record))
+
+
+def _trunk(subject: Subject, settings: TrainSettings, folder: Path, clip_ids: list[str]) -> Trunk:
+    return Trunk(
+        folder, subject.learner.encoder, lowest_trained(subject.learner.weights(), subject.learner.spec.depth),
+        clip_ids, frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
+        whole_context=settings.masks == "spread" and settings.trunk_context,
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""How a learner is run on a GPU: frozen blocks in bf16, attention by the fastest kernel, blocks compiled.
+
+None of it changes what is computed, only its rounding. A CPU runs everything as it is written, in fp32.
+
+Compiled is block by block, not the whole model: forty equal blocks are one compilation, passes of another length are
+another one, and so are blocks that train. Around the blocks the code stays Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+from collections.abc import Iterator
+
+import torch
+
+from ..backbones.blocks import Block, fastest_attention
+from ..predictors.branches import GatedAgents, Pairs
+from .learner import Learner
+
+log = logging.getLogger(__name__)
+
+_VARIANTS = 64  # of one compiled block: lengths, widths, with and without gradients, on encoder and predictor
+
+
+@contextlib.contextmanager
+def accelerated(
+    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks"
+) -> Iterator[None]:
+    """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards.
+
+    With `masks` of the settings `blocks`, every pass has one of few lengths, and each is compiled for itself.
+    """
+    if bf16:
+        learner.lower_frozen(torch.bfloat16)
+    if compiled:
+        compile_blocks(learner, dynamic=False if masks == "blocks" else None)
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    # TF32 where everything else is in bf16: what is left in fp32 are products of coordinates with dictionaries and of
+    # channels with channels, for which ten bits are enough. Positions are never multiplied as matrices.
+    torch.set_float32_matmul_precision("high" if bf16 else before)
+    try:
+        with fastest_attention():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether to compile where the settings leave it open: on a GPU, where Triton is installed."""
+    if device.type != "cuda":
+        return False
+    if importlib.util.find_spec("triton") is None:
+        log.warning("Triton is not installed: blocks are not compiled, training is slower. pip install triton")
+        return False
+    return True
+
+
+def compile_blocks(learner: Learner, backend: str = "inductor", dynamic: bool | None = None) -> None:
+    """Compile what takes the time, in place; parameters keep their names.
+
+    `dynamic` is about the blocks: False compiles for each number of tokens, None for any after the second one. How many
+    agents and pairs there are changes from batch to batch, and is always left open.
+    """
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
+    for module in learner.modules():
+        if isinstance(module, Block):
+            module.compile(backend=backend, dynamic=dynamic)
+        elif isinstance(module, GatedAgents):
+            module.compile(backend=backend)
+        elif isinstance(module, Pairs):
+            module.compile_chunks(backend)

@@ -1,0 +1,102 @@
+"""One update: passes accumulated, gradients clipped, weights moved, the momentum encoder after them.
+
+`Engine` makes updates of a run with it, `profiling` times them: it is the same code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import TrainingError
+from ..seeding import seed_of
+from .batches import Scales, TrainingBatch
+from .learner import Learner
+from .optimiser import rate, set_rate
+from .parallel import Model, Processes, clip_gradients
+from .settings import TrainSettings
+from .step import loss_of
+from .trunk import Trunk
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Everything that an update reads and changes. `update(step, passes, count)` gives its record."""
+
+    settings: TrainSettings
+    learner: Learner
+    model: Model  # the learner as the processes hold it
+    optimiser: torch.optim.Optimizer
+    device: torch.device
+    processes: Processes
+    scales: Scales | None = None
+    trunk: Trunk | None = None
+
+    def begin(self, step: int) -> None:
+        """Stage, rate and random numbers of update `step`; what its passes show may depend on the stage."""
+        settings, learner = self.settings, self.learner
+        number, stage = learner.method.stage_at(step, settings.updates)
+        if learner.enter(number):
+            log.info("step %d: stage %s, %d parameters train", step, stage.name, learner.trainable())
+        set_rate(self.optimiser, self._share(step))
+        learner.train()
+        torch.manual_seed(seed_of("dropout", settings.seed, step, self.processes.rank) % 2**63)
+
+    def __call__(self, step: int, passes: Iterable[TrainingBatch], count: int) -> dict[str, float]:
+        """One optimiser step over `count` passes (Algorithm, "Restricted optimization and momentum update").
+
+        The host waits for the GPU once, to look at what it logs before any weight moves.
+        """
+        self.optimiser.zero_grad(set_to_none=True)
+        sums: dict[str, Tensor] = {}
+        for number, batch in enumerate(passes, start=1):
+            call = functools.partial(self.loss, self.learner, batch.to(self.device), self.scales, step)
+            loss, parts = self.model.descend(call, 1 / count, last=number == count)
+            for name, value in {"loss": loss, **parts}.items():
+                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / count
+        trained = (p for group in self.optimiser.param_groups for p in group["params"])
+        sums["gradient"] = clip_gradients(trained, self.settings.clip)
+        record = dict(zip(sums, torch.stack(list(sums.values())).tolist(), strict=True))
+        self._refuse_not_finite(step, record)
+        self.optimiser.step()
+        self.learner.target.update()
+        stage = self.learner.method.stage_at(step, self.settings.updates)[0]
+        return record | {"lr": self.settings.lr * self._share(step), "stage": float(stage)}
+
+    def loss(
+        self, learner: Learner, batch: TrainingBatch, scales: Scales | None, step: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        with precision(self.settings, self.device):
+            if self.trunk is not None:
+                batch = dataclasses.replace(batch, trunk=self.trunk.of(batch.video, batch.clip_ids, batch.viewed))
+            return loss_of(learner, batch, scales, self.settings, step, self.processes)
+
+    def _share(self, step: int) -> float:
+        settings = self.settings
+        return rate(step, settings.updates, settings.warmup, settings.final_lr / settings.lr)
+
+    def _refuse_not_finite(self, step: int, record: dict[str, float]) -> None:
+        broken = [name for name, value in record.items() if not math.isfinite(value)]
+        if broken:
+            culprits = [name for name in broken if name not in ("loss", "gradient")] or broken
+            raise TrainingError(
+                f"step {step}: {', '.join(culprits)} is not finite; nothing was updated with it, and the last "
+                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
+            )
+
+
+def in_bf16(settings: TrainSettings, device: torch.device) -> bool:
+    return device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
+
+
+def precision(settings: TrainSettings, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(settings, device))

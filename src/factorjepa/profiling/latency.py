@@ -87,8 +87,8 @@ def end_to_end_latency(subject: Subject, scenery: Scenery, way: Way, warmup: int
                 replayed()
 
         whole = timed(run, device, warmup, runs)
-        frames = read_frames(path, times)
-        decoding = timed(lambda: read_frames(path, times), torch.device("cpu"), 1, min(runs, 20))
+        frames, side, cpu = read_frames(path, times), settings.size, torch.device("cpu")
+        decoding = timed(lambda: read_frames(path, times), cpu, 1, min(runs, 20))
         preparing = timed(
             lambda: resize_to_cover(frames, settings.size, settings.size), torch.device("cpu"), 1, min(runs, 20)
         )

@@ -14,4 +14,4 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
     through pinned memory (which torch keeps until the copy is done)."""
     if device.type != "cuda" or x.device.type != "cpu":
         return x.to(device)
-    return (x if x.is_pinned() else x.pin_memory()).to(device, non_blocking=True)
+    return (x if x.is_pinned() else x.contiguous().pin_memory()).to(device, non_blocking=True)

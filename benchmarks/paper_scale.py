@@ -13,6 +13,7 @@ end to end), `eager` (the same uncompiled), `trace` (kernels of an update), `cro
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import sys
@@ -78,7 +79,7 @@ class Session:
         phases = self.arguments.phases
         if "machine" in phases and self.device.type == "cuda":
             self.machine()
-        with Subject.made(self.settings, self.device) as subject:
+        with Subject.made(self.settings, self.device) as subject, contextlib.ExitStack() as self.stack:
             self.found["conditions"] = conditions(self.settings, self.scenery, subject.compiled)
             for phase in PHASES[1:]:
                 if phase in phases:
@@ -105,6 +106,9 @@ class Session:
 
         fastest = "compiled" if subject.compiled else "eager"
         self.case("training", f"{fastest}, no cache", trained())
+        if "error" in self.found["training"].get(f"{fastest}, no cache", {}) and self.device.type == "cuda":
+            self.without_cudnn()
+            self.case("training", f"{fastest}, no cache, flash attention", trained())
         self.case("training", f"{fastest}, cache", trained(cached=True))
         self.case("latency", fastest, lambda: model_latency(subject, scenery, fastest, warmup, runs).as_json())
         if self.device.type == "cuda":
@@ -112,14 +116,40 @@ class Session:
         self.case("training", f"{fastest}, cache, views", trained(cached=True, viewed=CURRICULUM_VIEWS))
         self.case("latency", "end to end", lambda: end_to_end_latency(subject, scenery, fastest, 2, 2 if quick else 50))
 
+    def without_cudnn(self) -> None:
+        """For the rest of the session: should its attention refuse a shape, all else is still worth measuring."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        self.found["attention"] = "flash"
+        torch.compiler.reset()  # compiled code keeps the backend that was preferred when it was traced
+        order = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        self.stack.enter_context(sdpa_kernel(order, set_priority=True))
+
     def eager(self, subject: Subject) -> None:
         if not subject.compiled:
             return
         scenery, few = self.scenery, min(3, self.updates)
+        self.case("training", "agreement", lambda: self.agreement(subject))
         for name, cached in (("eager, no cache", False), ("eager, cache", True)):
             case = TrainingCase(scenery, cached=cached, compiled=False, updates=few)
             self.case("training", name, lambda case=case: training_cost(subject, case).as_json())
         self.case("latency", "eager", lambda: model_latency(subject, scenery, "eager", 10, 100).as_json())
+
+    def agreement(self, subject: Subject) -> dict[str, Any]:
+        """Loss and gradient norm of one pass, compiled and not: they differ by rounding."""
+        settings = self.settings
+        batch = training_batches(settings, subject.grid(settings)[1], self.scenery, 1)[0].to(self.device)
+        update, found = subject.update(settings), {}
+        for stance in ("default", "force_eager"):
+            with torch.compiler.set_stance(stance):
+                subject.optimiser.zero_grad(set_to_none=True)
+                update.begin(settings.updates)
+                loss, _ = update.loss(subject.learner, batch, update.scales, settings.updates)
+                loss.backward()
+            gradients = [p.grad for p in subject.learner.parameters() if p.grad is not None]
+            found[f"loss_{stance}"] = float(loss.detach())
+            found[f"gradient_{stance}"] = float(torch.nn.utils.get_total_norm(gradients))
+        return found
 
     def trace(self, subject: Subject) -> None:
         """One update of two passes under the profiler."""

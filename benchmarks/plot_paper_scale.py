@@ -40,10 +40,8 @@ def draw(growth: str, rows: dict[str, dict[str, Any]], about: dict[str, Any], pa
         memory.plot(at, peaks, "s--", color="C1")
         memory.set_ylabel("peak memory, GiB", color="C1")
         memory.set_ylim(bottom=0)
-    rate.set_title(
-        f"{about['arch']}, {about['method']}, {about['batch']} clips a pass\n{about['environment']['device']}",
-        fontsize=8,
-    )
+    device = about["environment"]["device"]
+    rate.set_title(f"{about['arch']}, {about['method']}, {about['batch']} clips a pass\n{device}", fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -58,6 +58,10 @@ class _Decoded:
     times: Tensor
     failures: dict[int, str]
 
+    def pin_memory(self) -> _Decoded:
+        """Called by torch, in a thread of its own: from there the video goes to a GPU without anybody waiting."""
+        return dataclasses.replace(self, video=self.video.pin_memory())
+
 
 class _Memory:
     """Decoded windows of one replication, up to so many bytes: what was decoded once is not decoded again.
@@ -161,6 +165,7 @@ class _Batches:
             collate_fn=_as_is,
             worker_init_fn=_single_thread if self.workers else None,
             multiprocessing_context=self._start_method if self.workers else None,
+            pin_memory=torch.cuda.is_available() and self.workers > 0,
             generator=torch.Generator(),  # else starting an epoch would advance the random state of training
         )
         new = iter(reader) if any(plan) else iter(())  # workers start only where there is something to decode

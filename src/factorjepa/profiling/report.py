@@ -56,14 +56,15 @@ def table(profile: dict[str, Any]) -> Table:
     for way, found in profile.get("training", {}).items():
         if "clips_per_s" in found:
             made.add_row(f"training, {way}", f"{found['clips_per_s']:.2f} clips/s", "", _training_note(found))
+            if found["peak_gib"] is None:  # a CPU: nobody would train there for 20,000 updates
+                continue
             made.add_row(
                 "  canonical run", f"{found['gpu_hours']:.0f} GPU-hours",
                 f"{ceiling.gpu_hours:g} GPU-hours" if ceiling else "",
                 f"20,000 updates of 128 clips, {about['batch']} clips a pass",
             )  # fmt: skip
-            if found["peak_gib"] is not None:
-                most = f"{ceiling.peak_gib:g} GiB" if ceiling else ""
-                made.add_row("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates")
+            most = f"{ceiling.peak_gib:g} GiB" if ceiling else ""
+            made.add_row("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates")
     for section in ("latency", "training"):
         for way, found in profile.get(section, {}).items():
             if "error" in found:

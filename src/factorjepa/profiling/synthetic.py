@@ -48,13 +48,11 @@ def training_batches(
     """`count` passes of different clips, as a loader with workers hands them over; of `viewed` of the clips it is said
     that they are shown in a factor view, and the frozen-trunk cache does not know those."""
     batches, size = [], settings.size
+    video = torch.randn(settings.batch, 3, settings.frames, size, size)  # the pixels of one serve all
+    if torch.cuda.is_available():
+        video = video.pin_memory()
     for number in range(count):
         ids = tuple(f"synthetic {number * settings.batch + row}" for row in range(settings.batch))
-        video = torch.from_numpy(
-            stream("profile", number).standard_normal((settings.batch, 3, settings.frames, size, size), np.float32)
-        )
-        if torch.cuda.is_available():
-            video = video.pin_memory()
         first, last = (int(viewed * settings.batch * passes) for passes in (number, number + 1))
         targets = target_batch(settings.batch, grid, settings.frames, settings.context, scenery, number)
         batches.append(TrainingBatch(video, ids, targets, epoch=0, together=ids, viewed=tuple(range(last - first))))

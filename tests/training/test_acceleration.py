@@ -1,0 +1,90 @@
+"""What makes training fast changes nothing but rounding: frozen blocks in bf16, compiled blocks, states on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from factorjepa.errors import BackboneError
+from factorjepa.training.acceleration import can_compile, compile_blocks
+from factorjepa.training.engine import Engine
+from factorjepa.training.settings import TrainSettings
+from factorjepa.training.step import loss_of
+
+Make = Callable[..., TrainSettings]
+CPU = torch.device("cpu")
+
+
+def test_frozen_blocks_are_kept_and_run_in_bf16_and_what_trains_in_fp32(settings: Make) -> None:
+    """With fake tensors, which have dtypes and no values: not every CPU can multiply in bf16."""
+    engine = Engine(settings(method="factorjepa_raw", trainable_blocks=1), CPU)
+    learner = engine.learner
+    learner.enter(0)
+    learner.lower_frozen(torch.bfloat16)
+    for name, parameter in learner.encoder.named_parameters():
+        frozen = not name.startswith(("blocks.3.", "norms_block."))
+        assert parameter.dtype == (torch.bfloat16 if frozen else torch.float32), name
+    assert all(weight.dtype == torch.float32 for weight in learner.weights().values())
+    shared = dict(learner.target.encoder.named_parameters())["blocks.0.mlp.fc1.weight"]
+    assert shared is learner.encoder.blocks[0].mlp.fc1.weight
+    seen: list[torch.dtype] = []
+    for block in learner.encoder.blocks:
+        block.register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
+    video = next(engine._first_batches(1)).video
+    learner.future(video[:0])  # the future's index is kept before nothing is real any more
+    seen.clear()
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.autocast("cpu", torch.bfloat16):
+        learner.encoder(video, levels=True).sum().backward()
+        assert learner.future(video).dtype == torch.float32
+    assert seen == [torch.bfloat16] * 3 + [torch.float32]
+
+
+def test_what_trains_is_not_lowered(settings: Make) -> None:
+    learner = Engine(settings(method="full"), CPU).learner
+    learner.enter(0)
+    learner.lower_frozen(torch.bfloat16)
+    assert {parameter.dtype for parameter in learner.parameters()} == {torch.float32}
+    with pytest.raises(BackboneError, match=r"trains: in torch\.bfloat16 its steps would round to nothing"):
+        learner.encoder.lower(2, torch.bfloat16)
+
+
+@pytest.mark.filterwarnings("ignore")  # the tracer's own, about tensors that it looks at
+def test_compiled_blocks_give_the_same_loss_and_gradients_whatever_the_crowd(settings: Make) -> None:
+    """Traced and run by torch's own operators: what is tested is that nothing of the model is lost in tracing."""
+    engine = Engine(settings(method="factorjepa_raw", masks="blocks", batch=2), CPU)
+    learner = engine.learner
+    learner.enter(0)
+    batches = [engine.batches.complete(batch, learner.stage, 0, 0) for batch in engine._first_batches(3)]
+
+    def loss_and_gradient(number: int) -> tuple[float, torch.Tensor]:
+        learner.zero_grad(set_to_none=True)
+        loss, _ = loss_of(learner, batches[number], engine.scales, engine.settings, 0)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item(), torch.cat([p.grad.flatten() for p in learner.parameters() if p.grad is not None])
+
+    before = [loss_and_gradient(number) for number in range(3)]
+    compile_blocks(learner, backend="eager", dynamic=False)
+    try:
+        for number, (loss, gradient) in enumerate(before):
+            again, its = loss_and_gradient(number)
+            assert again == loss
+            assert torch.equal(its, gradient)
+    finally:
+        torch.compiler.reset()
+
+
+def test_a_cpu_compiles_nothing_unless_told() -> None:
+    assert not can_compile(CPU)
+
+
+def test_the_evidence_stays_on_the_host_and_the_targets_go(settings: Make) -> None:
+    engine = Engine(settings(method="factorjepa"), CPU)
+    batch = engine.batches.complete(next(engine._first_batches(1)), engine.learner.stage, 0, 0)
+    moved = batch.to(torch.device("meta"))
+    assert moved.video.is_meta
+    assert moved.targets is not None
+    assert moved.targets.layout_BW.is_meta
+    assert not moved.targets.cells.agent_C.is_meta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,7 +41,8 @@ _WORTH_A_LOOK = 0.05  # scores below are noise to any threshold
 class Detector:
     """An ONNX file, opened once. `wanted` are names of classes, None for all; a model without names gives all of them.
 
-    A model that takes any size sees the picture with its longer side at `side` pixels. `layouts` are those it may have.
+    A model that takes any size sees the picture with its longer side at `side` pixels, but at most `enlarged` times as
+    large as it is. `layouts` are those it may have, and what scores below `floor` is not told.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Detector:
         wanted: Sequence[str] | None,
         layouts: Sequence[Layout] = YOLO,
         side: int = _DEFAULT_SIDE,
+        enlarged: float = math.inf,
         floor: float = _WORTH_A_LOOK,
     ) -> None:
-        self.path, self._side, self._floor = path, side, floor
+        self.path, self._side, self._enlarged, self._floor = path, side, enlarged, floor
         self._session = open_session(path)
         given = self._session.get_inputs()
         shape = list(given[0].shape)
@@ -62,9 +65,11 @@ class Detector:
         self._layout, classes, batched = self._probe(layouts)
         self.layout = self._layout.name
         self.many = batched and not isinstance(shape[0], int)  # whether one run takes several pictures
-        self.names = self._class_names(classes)
+        self.names = _names(self._session.get_modelmeta().custom_metadata_map.get("names"))
         self.classes = classes if self.names is None else len(self.names)
-        self.kinds = None if wanted is None else self._chosen(wanted)
+        self.kinds: NDArray[np.int64] | None = None
+        if wanted is not None:
+            self.choose(wanted)
 
     def __call__(self, picture: Frames) -> Detections:
         """Objects in `uint8 [H, W, 3]`, best first, none twice."""
@@ -76,6 +81,17 @@ class Detector:
         values = np.stack([self._prepared(picture, size) for picture in pictures])
         runs = [values] if self.many else [one[None] for one in values]
         return [self._read(outputs, size, pictures.shape[1:3]) for run in runs for outputs in self._run(run)]
+
+    def choose(self, wanted: Sequence[str]) -> None:
+        """Give these classes only. 80 nameless ones are COCO's; of another nameless model all are given."""
+        names = self.names or (dict(enumerate(COCO)) if self.classes in (None, len(COCO)) else None)
+        if names is None:
+            return
+        numbers = {name: number for number, name in names.items()}
+        if unknown := [name for name in wanted if name not in numbers]:
+            hint = nearest(unknown[0], numbers)
+            raise DetectorError(f"{self.path}: has no class {unknown[0]!r}{hint}; classes: {', '.join(numbers)}")
+        self.kinds = np.array([numbers[name] for name in wanted], dtype=np.int64)
 
     def _read(self, outputs: Outputs, size: Size, shape: Sequence[int]) -> Detections:
         boxes, scores, kinds = self._layout.decode(outputs, size, self.classes)
@@ -93,7 +109,7 @@ class Detector:
     def _input_size(self, height: int, width: int) -> Size:
         if self._fixed is not None:
             return self._fixed
-        scale, stride = self._side / max(height, width), STRIDES[-1]
+        scale, stride = min(self._side / max(height, width), self._enlarged), STRIDES[-1]
         rows, columns = (max(stride, -(-round(side * scale) // stride) * stride) for side in (height, width))
         return rows, columns
 
@@ -141,21 +157,6 @@ class Detector:
             f"{self.path}: gives {described}, which is no detector's output known here: {known}, with N = "
             f"{sum(cells(size, stride) for stride in STRIDES)} cells; export it in one of these layouts"
         )
-
-    def _class_names(self, classes: int | None) -> dict[int, str] | None:
-        stated = _names(self._session.get_modelmeta().custom_metadata_map.get("names"))
-        if stated is None and classes in (None, len(COCO)):
-            return dict(enumerate(COCO))
-        return stated
-
-    def _chosen(self, wanted: Sequence[str]) -> NDArray[np.int64] | None:
-        if self.names is None:
-            return None
-        numbers = {name: number for number, name in self.names.items()}
-        if unknown := [name for name in wanted if name not in numbers]:
-            hint = nearest(unknown[0], numbers)
-            raise DetectorError(f"{self.path}: has no class {unknown[0]!r}{hint}; classes: {', '.join(numbers)}")
-        return np.array([numbers[name] for name in wanted], dtype=np.int64)
 
 
 def _scale(size: Size, shape: Sequence[int]) -> float:

@@ -1,0 +1,102 @@
+"""Automated checks of a span: whether what was found was followed, and whether what was blurred stays hidden.
+
+Thresholds are declared in `CheckSettings`. A failed check is a sentence; one is enough to leave the span out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...words import counted
+from .association import Association, Found
+from .detection import Boxes
+from .settings import CheckSettings
+
+_HIDDEN = 0.5  # of a box that must be blurred for it to count as found again rather than as missed
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a detector finds in frames that were blurred."""
+
+    blurred: int  # regions in the frames that were looked at
+    redetected: int  # boxes found again where they were blurred
+    uncovered: int  # boxes found where nothing was blurred
+
+
+def judge_followed(
+    kind: str,
+    found: Found,
+    known: Association,
+    truncated: Sequence[int],
+    threshold: float,
+    settings: CheckSettings,
+) -> Iterator[str]:
+    """Track discontinuities, unmatched detections and truncation at the border, in words."""
+    broken = sum(_is_broken(found.box_N4[a], found.box_N4[b], settings) for a, b in known.links)
+    if _too_many(broken, len(known.links), settings.max_broken, settings.few):
+        yield (
+            f"{kind} tracks are discontinuous: {broken} of {counted(len(known.links), 'step')} "
+            f"jump by more than {settings.max_jump:g} sides or grow by more than {settings.max_growth:g} times "
+            f"(checks.max_broken {settings.max_broken:g})"
+        )
+    sure = int((found.score_N >= threshold).sum())
+    alone = sum(len(rows) == 1 for rows in known.tracks)
+    if _too_many(alone, sure, settings.max_unmatched, settings.few):
+        yield (
+            f"{kind} detections are unmatched: {alone} of {sure} belong to no track "
+            f"(checks.max_unmatched {settings.max_unmatched:g})"
+        )
+    if len(truncated) > settings.max_truncated:
+        yield (
+            f"{kind} tracks are truncated: {counted(len(truncated), 'track')} lost at the picture's border and not "
+            f"seen to leave it (checks.max_truncated {settings.max_truncated})"
+        )
+
+
+def judge_again(kind: str, again: Again, settings: CheckSettings) -> Iterator[str]:
+    """What is found after blurring, in words."""
+    if _too_many(again.redetected, again.blurred, settings.max_redetected, settings.few):
+        yield (
+            f"{kind}s are still found after blurring: {again.redetected} in {counted(again.blurred, 'region')} "
+            f"(checks.max_redetected {settings.max_redetected:g})"
+        )
+    if again.uncovered > settings.max_uncovered:
+        yield (
+            f"{kind}s are found after blurring where nothing was blurred: {counted(again.uncovered, 'box', 'boxes')} "
+            f"(checks.max_uncovered {settings.max_uncovered})"
+        )
+
+
+def look_again(found: Sequence[Boxes], covered: Sequence[NDArray[np.bool_]], regions: int, threshold: float) -> Again:
+    """Compare boxes found in blurred frames with the pixels that were blurred there."""
+    redetected = uncovered = 0
+    for (boxes, scores), mask in zip(found, covered, strict=True):
+        for box in boxes[scores >= threshold]:
+            if is_hidden(box, mask):
+                redetected += 1
+            else:
+                uncovered += 1
+    return Again(regions, redetected, uncovered)
+
+
+def is_hidden(box: NDArray[np.float64], mask: NDArray[np.bool_]) -> bool:
+    """Whether most of a box lies in the pixels that were blurred."""
+    left, top = np.floor(box[:2]).clip(0).astype(int)
+    right, bottom = np.ceil(box[2:]).astype(int)
+    return bool(mask[top:bottom, left:right].mean() >= _HIDDEN)
+
+
+def _is_broken(first: NDArray[np.float64], second: NDArray[np.float64], settings: CheckSettings) -> bool:
+    sides = np.array([first[2:] - first[:2], second[2:] - second[:2]])
+    jump = np.linalg.norm(first[:2] + first[2:] - second[:2] - second[2:]) / 2
+    growth = sides.max(axis=1).max() / max(float(sides.max(axis=1).min()), 1e-9)
+    return bool(jump > settings.max_jump * sides.mean() or growth > settings.max_growth)
+
+
+def _too_many(part: int, whole: int, share: float, few: int) -> bool:
+    return whole >= few and part > share * whole

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...words import counted
 from .association import Association, Found
 from .detection import Boxes
+from .regions import Region
 from .settings import CheckSettings
 
 _HIDDEN = 0.5  # of a box that must be blurred for it to count as found again rather than as missed
@@ -25,7 +26,7 @@ class Again:
 
     blurred: int  # regions in the frames that were looked at
     redetected: int  # boxes found again where they were blurred
-    uncovered: int  # boxes found where nothing was blurred
+    uncovered: list[tuple[int, NDArray[np.float64], float]]  # frame, box and score where nothing was blurred
 
 
 def judge_followed(
@@ -65,23 +66,31 @@ def judge_again(kind: str, again: Again, settings: CheckSettings) -> Iterator[st
             f"{kind}s are still found after blurring: {again.redetected} in {counted(again.blurred, 'region')} "
             f"(checks.max_redetected {settings.max_redetected:g})"
         )
-    if again.uncovered > settings.max_uncovered:
+    if len(again.uncovered) > settings.max_uncovered:
         yield (
-            f"{kind}s are found after blurring where nothing was blurred: {counted(again.uncovered, 'box', 'boxes')} "
-            f"(checks.max_uncovered {settings.max_uncovered})"
+            f"{kind}s are found after blurring where nothing was blurred: "
+            f"{counted(len(again.uncovered), 'box', 'boxes')} (checks.max_uncovered {settings.max_uncovered})"
         )
 
 
-def look_again(found: Sequence[Boxes], covered: Sequence[NDArray[np.bool_]], regions: int, threshold: float) -> Again:
-    """Compare boxes found in blurred frames with the pixels that were blurred there."""
-    redetected = uncovered = 0
-    for (boxes, scores), mask in zip(found, covered, strict=True):
-        for box in boxes[scores >= threshold]:
-            if is_hidden(box, mask):
+def look_again(
+    found: Sequence[Boxes],
+    frames: Sequence[int],
+    covered: NDArray[np.bool_],
+    regions: Sequence[Region],
+    threshold: float,
+) -> Again:
+    """Compare boxes found in blurred `frames` with the pixels `[T, H, W]` that were blurred there."""
+    redetected = 0
+    uncovered = []
+    for t, (boxes, scores) in zip(frames, found, strict=True):
+        for box, score in zip(boxes[scores >= threshold], scores[scores >= threshold], strict=True):
+            if is_hidden(box, covered[t]):
                 redetected += 1
             else:
-                uncovered += 1
-    return Again(regions, redetected, uncovered)
+                uncovered.append((t, box, float(score)))
+    looked = set(frames)
+    return Again(sum(region.frame in looked for region in regions), redetected, uncovered)
 
 
 def is_hidden(box: NDArray[np.float64], mask: NDArray[np.bool_]) -> bool:

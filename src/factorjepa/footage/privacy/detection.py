@@ -24,7 +24,7 @@ _WHERE = {
     "SCRFD (github.com/deepinsight/insightface, non-commercial) can be had",
     "plate": "train or export a YOLO for the plates of your region, as the paper did",
 }
-_MOST_ENLARGED = 2.0  # times: beyond it a network sees larger pixels, not more
+_ENLARGED_TILE = 2.0  # times at most: beyond it a network sees larger pixels, not more
 
 
 class Finder(Protocol):
@@ -39,7 +39,8 @@ class OnnxFinder:
     def __init__(self, path: Path, sought: str, settings: DetectionSettings) -> None:
         self._settings = settings
         layouts = [layout for layout in ANY if settings.layout in (None, layout.name)]
-        self._detector = Detector(path, None, layouts, settings.side, _MOST_ENLARGED, settings.low)
+        enlarged = 1.0 if settings.tiles == 1 else _ENLARGED_TILE
+        self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low)
         wanted = settings.classes or _named_after(sought, self._detector)
         if wanted:
             self._detector.choose(wanted)

@@ -23,7 +23,7 @@ class DetectionSettings(Settings):
     low: float = Field(default=0.2, gt=0, le=1)  # a box between the two is blurred if ByteTrack joins it to a track
     side: int = Field(
         default=1280, ge=64
-    )  # px of the longer side that a model of any size sees; never over twice the frame
+    )  # px of the longer side that a model of any size sees, at most; tiles are enlarged
     tiles: int = Field(default=1, ge=1, le=4)  # 2: also four enlarged parts, 3: nine, for small objects
     batch: int = Field(default=4, ge=1)  # frames in one run, where the model takes several
 
@@ -62,7 +62,8 @@ class CheckSettings(Settings):
     max_truncated: int = Field(default=0, ge=0)  # tracks lost at the border that were not seen to leave
     recheck_every: int = Field(default=4, ge=1)  # frames: how often the detectors look at what was blurred
     max_redetected: float = Field(default=0.05, ge=0, le=1)  # share of blurred boxes that are found again
-    max_uncovered: int = Field(default=0, ge=0)  # boxes found after blurring where nothing was blurred
+    repairs: int = Field(default=2, ge=0)  # times that boxes found after blurring, where nothing was blurred, are added
+    max_uncovered: int = Field(default=0, ge=0)  # such boxes that are left then
     few: int = Field(default=10, ge=1)  # boxes or links: shares of fewer are not judged
 
 

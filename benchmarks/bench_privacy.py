@@ -1,7 +1,7 @@
 """Privacy measured: how many faces and plates are hidden, before and after association; what is found again; how fast.
 
-Real video has no truth here. For each face detector, the boxes that the *other* detectors given are sure of stand in for
-it: a face that all of them miss is in nobody's count, and one that they imagine is in everybody's. An identifier is
+Real video has no truth here. For each face detector, the boxes that the *other* detectors given are sure of stand in
+for it: a face that all of them miss is in nobody's count, and one that they imagine is in everybody's. An identifier is
 hidden if 80 % of its box is blurred. Simulated heads and plates have known places (privacy_scenes.py).
 
     python benchmarks/bench_privacy.py --faces scrfd.onnx yunet.onnx centerface.onnx --video street.mp4
@@ -81,8 +81,11 @@ def real(video: Path, models: Sequence[Path], settings: PrivacySettings, start: 
     finders = {path: OnnxFinder(path, "face", settings.face_detection) for path in models}
     answers = {path: finder(shown) for path, finder in finders.items()}
     print(f"\n{video.name}, {shown.shape[2]}x{shown.shape[1]}, {len(shown)} frames at {FPS:g} per second\n")
-    print("| detector | faces of the others | hidden, frame by frame % | hidden, followed % | blurred boxes "
-          "| found again by itself % | by the others % | blurred % of pixels | checks |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
+    columns = (
+        "detector", "faces of the others", "hidden, frame by frame %", "hidden, followed %", "blurred boxes",
+        "found again by itself %", "by the others %", "blurred % of pixels", "checks",
+    )  # fmt: skip
+    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
     for path, finder in finders.items():
         threshold = settings.face_detection.threshold
         true = sure_boxes([one for other, one in answers.items() if other != path], len(shown))

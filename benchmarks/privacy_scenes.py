@@ -1,8 +1,8 @@
 """Simulated faces and plates with known places, for bench_privacy.py.
 
-Heads: where pedestrians of the simulated world have theirs, in a crowd with occlusion and a moving camera. No detector
-of faces responds to the simulator's pedestrians, so heads go with a finder that knows the answer and forgets some of it:
-they measure what association, filling and extension make of a detector's gaps.
+Heads: where pedestrians of the simulated world have theirs, in a crowd with occlusion and a moving camera. No face
+detector responds to the simulator's pedestrians, so heads go with a finder that knows the answer and forgets some of
+it: they measure what association, filling and extension make of a detector's gaps.
 
 Plates: drawn on drawn vehicles that pass by. Plate detectors respond to them, so they measure a real detector.
 """
@@ -25,6 +25,7 @@ _SEEN = 0.5  # of a head that must be visible to count
 _SMALLEST = 6  # px
 _INDIA = ((245, 245, 245), (240, 205, 40))  # private and commercial plates
 _CHINA = ((0, 60, 200), (0, 150, 90))  # blue, and green of electric cars
+_LENGTH, _HEIGHT = 3.4, 0.7  # of a vehicle: in widths of its plate, and of its own
 _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 
@@ -39,7 +40,7 @@ class Scene:
 
 def heads(seed: int, size: int = 512) -> Scene:
     """Visible heads of pedestrians in one simulated clip."""
-    made = clip(resolve(WorldSettings, "dense", [f"size={size}"]), seed, index=0)
+    made = clip(resolve(WorldSettings, "dense", [f"size={size}", "capture_modes={walk: 1}"]), seed, index=0)
     frames, truths = zip(*made.frames_with_truth(), strict=True)
     truth = made.annotate(list(truths))
     true = []
@@ -75,8 +76,7 @@ class Forgetful:
         blind: list[tuple[int, NDArray[np.float64]]] = []  # until when, where
         found = []
         for t, boxes in enumerate(self.true):
-            for box in boxes[random.random(len(boxes)) < self.lapses]:
-                blind.append((t + self.lapse, box))
+            blind += [(t + self.lapse, box) for box in boxes[random.random(len(boxes)) < self.lapses]]
             blind = [(until, box) for until, box in blind if until > t]
             keep = random.random(len(boxes)) >= self.missed
             for _, box in blind:
@@ -94,7 +94,8 @@ def plates(seed: int, width: int, chinese: bool = True, seconds: float = 4.0, fp
     random = np.random.default_rng(seed)
     height, across, count = 540, 960, round(seconds * fps)
     street = cv2.GaussianBlur(random.integers(60, 180, (height, across, 3)).astype(np.uint8), (0, 0), 4)
-    fleet = [_Vehicle.drawn(random, width, chinese, lane, across) for lane in range(3)]
+    lanes = max(1, height // round(width * 1.15 * _LENGTH * _HEIGHT + 10))
+    fleet = [_Vehicle.drawn(random, width, chinese, height * lane // lanes, across) for lane in range(min(lanes, 4))]
     frames, true = np.empty((count, height, across, 3), np.uint8), []
     for t in range(count):
         frames[t] = street
@@ -113,27 +114,27 @@ class _Vehicle:
     top: int
 
     @classmethod
-    def drawn(cls, random: np.random.Generator, plate_width: int, chinese: bool, lane: int, across: int) -> _Vehicle:
+    def drawn(cls, random: np.random.Generator, plate_width: int, chinese: bool, top: int, across: int) -> _Vehicle:
         plate_width = round(plate_width * random.uniform(0.85, 1.15))
-        wide = round(plate_width * 3.4)
-        high = round(wide * 0.7)
+        wide = round(plate_width * _LENGTH)
+        high = round(wide * _HEIGHT)
         body = tuple(int(v) for v in random.integers(20, 220, 3))
         picture = np.full((high, wide, 3), body, np.uint8)
         cv2.rectangle(picture, (wide // 8, high // 12), (wide - wide // 8, high * 2 // 5), (35, 40, 50), -1)
         for x in (wide // 10, wide - wide // 10):
             cv2.circle(picture, (x, high // 2), max(2, wide // 18), (235, 230, 200), -1)
         plate_height = round(plate_width * 0.32)
-        left, top = (wide - plate_width) // 2, round(high * 0.66)
+        left, low = (wide - plate_width) // 2, round(high * 0.66)
         ground = (_CHINA if chinese else _INDIA)[int(random.integers(2))]
         ink = (255, 255, 255) if chinese else (15, 15, 15)
-        cv2.rectangle(picture, (left, top), (left + plate_width, top + plate_height), ground, -1)
-        cv2.rectangle(picture, (left, top), (left + plate_width, top + plate_height), ink, max(1, plate_width // 70))
+        cv2.rectangle(picture, (left, low), (left + plate_width, low + plate_height), ground, -1)
+        cv2.rectangle(picture, (left, low), (left + plate_width, low + plate_height), ink, max(1, plate_width // 70))
         text = "".join(random.choice(list(_LETTERS), 2)) + "".join(str(d) for d in random.integers(0, 10, 5))
         scale = plate_width / (len(text) * 20)
-        place = (left + round(plate_width * 0.06), top + round(plate_height * 0.75))
+        place = (left + round(plate_width * 0.06), low + round(plate_height * 0.75))
         cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, scale, ink, max(1, plate_width // 45), cv2.LINE_AA)
-        box = (left, top, left + plate_width, top + plate_height)
-        return cls(picture, box, random.uniform(-0.2, 0.6) * across, random.uniform(30, 160), 10 + lane * 175)
+        box = (left, low, left + plate_width, low + plate_height)
+        return cls(picture, box, random.uniform(-0.2, 0.6) * across, random.uniform(30, 160), top)
 
     def put(self, frame: Frames, when: float) -> NDArray[np.float64] | None:
         """Draw it where it is; the plate's box if half of it is in the picture."""

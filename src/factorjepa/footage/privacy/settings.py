@@ -21,10 +21,8 @@ class DetectionSettings(Settings):
     classes: tuple[str, ...] = ()  # of a model with several; empty: those named after what is sought
     threshold: float = Field(default=0.5, gt=0, le=1)  # a box this sure is blurred, tracked or not
     low: float = Field(default=0.2, gt=0, le=1)  # a box between the two is blurred if ByteTrack joins it to a track
-    side: int = Field(
-        default=1280, ge=64
-    )  # px of the longer side that a model of any size sees, at most; tiles are enlarged
-    tiles: int = Field(default=1, ge=1, le=4)  # 2: also four enlarged parts, 3: nine, for small objects
+    side: int = Field(default=1920, ge=64)  # px of the longer side that a model of any size sees, at most
+    tiles: int | None = Field(default=None, ge=1, le=6)  # 2: also four enlarged parts; None: where the input is small
     batch: int = Field(default=4, ge=1)  # frames in one run, where the model takes several
 
     @model_validator(mode="after")

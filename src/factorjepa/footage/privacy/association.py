@@ -2,8 +2,8 @@
 
 A box in [low, threshold) counts only if ByteTrack's second matching joins it to a track: so a face that turns away
 stays blurred, and a lamp that looks a little like one does not become a track. A pass in one direction finds a face
-late where it is faint at first; the pass in the other direction comes to that moment with a track in hand. What two passes
-found is kept as links between boxes, so that neither has to be right about identities everywhere.
+late where it is faint at first; the pass in the other direction comes to that moment with a track in hand. What two
+passes found is kept as links between boxes, so that neither has to be right about identities everywhere.
 
 N: boxes of a span, in the order of their frames.
 """

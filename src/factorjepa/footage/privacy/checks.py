@@ -61,7 +61,7 @@ def judge_followed(
 
 def judge_again(kind: str, again: Again, settings: CheckSettings) -> Iterator[str]:
     """What is found after blurring, in words."""
-    if _too_many(again.redetected, again.blurred, settings.max_redetected, settings.few):
+    if again.redetected > settings.max_redetected * again.blurred:
         yield (
             f"{kind}s are still found after blurring: {again.redetected} in {counted(again.blurred, 'region')} "
             f"(checks.max_redetected {settings.max_redetected:g})"

@@ -38,7 +38,7 @@ class TrackingSettings(Settings):
     min_iou: float = Field(default=0.1, gt=0, lt=1)  # of a predicted and a found box to be the same object
     gap_seconds: float = Field(default=1.0, ge=0)  # without a detection inside a track; filled by interpolation
     extend_seconds: float = Field(default=0.4, ge=0)  # beyond both ends of a track
-    border_seconds: float = Field(default=2.0, ge=0)  # the same where it ends at the picture's border
+    border_seconds: float = Field(default=4.0, ge=0)  # the same at the picture's border, until it must have left
 
 
 class BlurSettings(Settings):
@@ -62,7 +62,7 @@ class CheckSettings(Settings):
     max_redetected: float = Field(default=0.05, ge=0, le=1)  # share of blurred boxes that are found again
     repairs: int = Field(default=2, ge=0)  # times that boxes found after blurring, where nothing was blurred, are added
     max_uncovered: int = Field(default=0, ge=0)  # such boxes that are left then
-    few: int = Field(default=10, ge=1)  # boxes or links: shares of fewer are not judged
+    few: int = Field(default=10, ge=1)  # links or sure boxes: of fewer, shares are not judged
 
 
 class PrivacySettings(Settings):

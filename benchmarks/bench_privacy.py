@@ -83,7 +83,7 @@ def real(video: Path, models: Sequence[Path], settings: PrivacySettings, start: 
     print(f"\n{video.name}, {shown.shape[2]}x{shown.shape[1]}, {len(shown)} frames at {FPS:g} per second\n")
     columns = (
         "detector", "faces of the others", "hidden, frame by frame %", "hidden, followed %", "blurred boxes",
-        "found again by itself %", "by the others %", "blurred % of pixels", "checks",
+        "found after blurring, per 100 of them: by itself", "by the others", "blurred % of pixels", "checks",
     )  # fmt: skip
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
     for path, finder in finders.items():
@@ -96,8 +96,8 @@ def real(video: Path, models: Sequence[Path], settings: PrivacySettings, start: 
         every = settings.checks.recheck_every
         again = {other: other_finder(blurred[::every]) for other, other_finder in finders.items()}
         regions = sum(region.frame % every == 0 for region in seen.followed.regions)
-        own = found_again(again[path], after[::every], threshold)
-        others = found_again_by_any([one for other, one in again.items() if other != path], after[::every])
+        own = sum(int((scores >= threshold).sum()) for _, scores in again[path])
+        others = sum(map(len, sure_boxes([one for other, one in again.items() if other != path], len(again[path]))))
         failures = Redaction({"face": Once(answers[path], finder)}, settings, {})(shown, FPS).failures
         was, total = hidden(true, before)
         now, _ = hidden(true, after)
@@ -118,16 +118,6 @@ class Once:
     def __call__(self, frames: Frames) -> list[Boxes]:
         answers, self._answers = self._answers, None
         return self._finder(frames) if answers is None else answers
-
-
-def found_again(found: list[Boxes], covered: NDArray[np.bool_], threshold: float) -> int:
-    """Boxes at least this sure that lie where it was blurred."""
-    hits, _ = hidden([boxes[scores >= threshold] for boxes, scores in found], covered)
-    return hits
-
-
-def found_again_by_any(found: Sequence[list[Boxes]], covered: NDArray[np.bool_]) -> int:
-    return hidden(sure_boxes(found, len(covered)), covered)[0]
 
 
 def known(name: str, scenes: Sequence[tuple[Scene, list[Boxes]]], kind: str, settings: PrivacySettings) -> None:

@@ -33,7 +33,7 @@ def test_a_track_that_jumps_is_discontinuous() -> None:
     for t in (5, 10):
         answers[t] = boxes((120, 90, 136, 110, 0.9))
     (words,) = judged(answers, [list(range(20))])
-    assert words.startswith("face tracks are discontinuous: 4 of 19 steps jump by more than 1.5 sides")
+    assert words.startswith("face tracks are discontinuous: 4 of 19 steps move by more than 1 sides a frame")
     assert judged(answers, [list(range(20))], max_broken=0.3) == []
 
 

@@ -104,13 +104,13 @@ def _one_way(
         minimum_consecutive_frames=1,
         minimum_iou_threshold=settings.min_iou,
     )
+    sides_N4 = np.tile(found.box_N4[:, 2:] - found.box_N4[:, :2], 2)
+    shown_N4 = (found.box_N4 + settings.reach * sides_N4 * (-1, -1, 1, 1)).astype(np.float32)
     links: set[Link] = set()
     last: dict[int, int] = {}
     born = 0
     for here in rows:
-        given = supervision.Detections(
-            xyxy=found.box_N4[here].astype(np.float32), confidence=found.score_N[here], data={"row": here}
-        )
+        given = supervision.Detections(xyxy=shown_N4[here], confidence=found.score_N[here], data={"row": here})
         told = tracker.update(given) if len(here) or tracker.tracks else given
         ids = dict(zip(told.data.get("row", ()), told.tracker_id if told.tracker_id is not None else (), strict=False))
         # ByteTrack names a track at its second box. The first is found by its place, and named at once.
@@ -119,7 +119,7 @@ def _one_way(
                 born += 1
                 track.tracker_id = born
                 nameless = [row for row, number in ids.items() if number == -1]
-                away = np.abs(found.box_N4[nameless] - track.get_state_bbox()).sum(axis=1)
+                away = np.abs(shown_N4[nameless] - track.get_state_bbox()).sum(axis=1)
                 ids[nameless[int(away.argmin())]] = born
         for row, number in ids.items():
             if number != -1:

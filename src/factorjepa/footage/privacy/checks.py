@@ -38,11 +38,11 @@ def judge_followed(
     settings: CheckSettings,
 ) -> Iterator[str]:
     """Track discontinuities, unmatched detections and truncation at the border, in words."""
-    broken = sum(_is_broken(found.box_N4[a], found.box_N4[b], settings) for a, b in known.links)
+    broken = sum(_is_broken(found, a, b, settings) for a, b in known.links)
     if _too_many(broken, len(known.links), settings.max_broken, settings.few):
         yield (
             f"{kind} tracks are discontinuous: {broken} of {counted(len(known.links), 'step')} "
-            f"jump by more than {settings.max_jump:g} sides or grow by more than {settings.max_growth:g} times "
+            f"move by more than {settings.max_jump:g} sides a frame or grow by more than {settings.max_growth:g} times "
             f"(checks.max_broken {settings.max_broken:g})"
         )
     sure = int((found.score_N >= threshold).sum())
@@ -100,11 +100,13 @@ def is_hidden(box: NDArray[np.float64], mask: NDArray[np.bool_]) -> bool:
     return bool(mask[top:bottom, left:right].mean() >= _HIDDEN)
 
 
-def _is_broken(first: NDArray[np.float64], second: NDArray[np.float64], settings: CheckSettings) -> bool:
+def _is_broken(found: Found, a: int, b: int, settings: CheckSettings) -> bool:
+    first, second = found.box_N4[a], found.box_N4[b]
     sides = np.array([first[2:] - first[:2], second[2:] - second[:2]])
-    jump = np.linalg.norm(first[:2] + first[2:] - second[:2] - second[2:]) / 2
-    growth = sides.max(axis=1).max() / max(float(sides.max(axis=1).min()), 1e-9)
-    return bool(jump > settings.max_jump * sides.mean() or growth > settings.max_growth)
+    way = np.linalg.norm(first[:2] + first[2:] - second[:2] - second[2:]) / 2
+    jump = way / (sides.mean() * (found.frame_N[b] - found.frame_N[a]))
+    growth = sides.max() / max(float(sides.max(axis=1).min()), 1e-9)
+    return bool(jump > settings.max_jump or growth > settings.max_growth)
 
 
 def _too_many(part: int, whole: int, share: float, few: int) -> bool:

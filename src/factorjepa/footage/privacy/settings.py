@@ -36,6 +36,9 @@ class TrackingSettings(Settings):
     """Temporal association by ByteTrack, forwards and backwards."""
 
     min_iou: float = Field(default=0.1, gt=0, lt=1)  # of a predicted and a found box to be the same object
+    reach: float = Field(
+        default=0.5, ge=0
+    )  # of the box's sides, added for matching: small faces move by their own size
     gap_seconds: float = Field(default=1.0, ge=0)  # without a detection inside a track; filled by interpolation
     extend_seconds: float = Field(default=0.4, ge=0)  # beyond both ends of a track
     border_seconds: float = Field(default=4.0, ge=0)  # the same at the picture's border, until it must have left
@@ -53,8 +56,8 @@ class BlurSettings(Settings):
 class CheckSettings(Settings):
     """Automated checks. A span that fails one is excluded."""
 
-    max_jump: float = Field(default=1.5, gt=0)  # sides of the box between two sightings, above it a track is broken
-    max_growth: float = Field(default=2.0, gt=1)  # of the box's side between two sightings, likewise
+    max_jump: float = Field(default=1.0, gt=0)  # sides of the box per frame; a track that moves faster is broken
+    max_growth: float = Field(default=2.0, gt=1)  # of the box's side between two sightings; more is broken, too
     max_broken: float = Field(default=0.05, ge=0, le=1)  # share of a kind's links that may be broken
     max_unmatched: float = Field(default=0.25, ge=0, le=1)  # share of a kind's sure boxes that may belong to no track
     max_truncated: int = Field(default=0, ge=0)  # tracks lost at the border that were not seen to leave

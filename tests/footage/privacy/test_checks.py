@@ -56,14 +56,18 @@ def test_shares_of_a_few_boxes_are_not_judged() -> None:
 
 def test_one_truncated_track_is_too_many() -> None:
     (words,) = judged(moving(20), [list(range(20))], truncated=(0,))
-    assert "1 track lost at the picture's border and not seen to leave it" in words
+    assert "1 of 1 track lost at the picture's border and not seen to leave it" in words
 
 
 def test_what_is_found_again_is_told_from_what_was_missed() -> None:
     covered = np.zeros((8, *SIZE), dtype=bool)
     covered[4, 20:60, 20:60] = True
-    found = [boxes(), boxes((22, 22, 50, 50, 0.9), (100, 80, 120, 100, 0.8), (90, 10, 99, 19, 0.3))]
-    regions = [Region(t, np.zeros(4), 0, "seen") for t in range(8)]
+    covered[4, 80:119, 20:60] = True  # the blur of another kind
+    found = [
+        boxes(),
+        boxes((22, 22, 50, 50, 0.9), (100, 80, 120, 100, 0.8), (90, 10, 99, 19, 0.3), (22, 85, 50, 110, 0.9)),
+    ]
+    regions = [Region(t, np.array([20.0, 20.0, 60.0, 60.0]), 0, "seen") for t in range(8)]
     again = look_again(found, range(0, 8, 4), covered, regions, threshold=0.5)
     assert (again.blurred, again.redetected) == (2, 1)
     ((frame, box, score),) = again.uncovered

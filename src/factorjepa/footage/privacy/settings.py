@@ -40,7 +40,7 @@ class TrackingSettings(Settings):
         default=0.5, ge=0
     )  # of the box's sides, added for matching: small faces move by their own size
     gap_seconds: float = Field(default=1.0, ge=0)  # without a detection inside a track; filled by interpolation
-    extend_seconds: float = Field(default=0.4, ge=0)  # beyond both ends of a track
+    extend_seconds: float = Field(default=0.8, ge=0)  # beyond both ends of a track
     border_seconds: float = Field(default=4.0, ge=0)  # the same at the picture's border, until it must have left
 
 
@@ -60,7 +60,7 @@ class CheckSettings(Settings):
     max_growth: float = Field(default=2.0, gt=1)  # of the box's side between two sightings; more is broken, too
     max_broken: float = Field(default=0.05, ge=0, le=1)  # share of a kind's links that may be broken
     max_unmatched: float = Field(default=0.25, ge=0, le=1)  # share of a kind's sure boxes that may belong to no track
-    max_truncated: int = Field(default=0, ge=0)  # tracks lost at the border that were not seen to leave
+    max_truncated: float = Field(default=0.1, ge=0, le=1)  # share of tracks lost at the border and not seen to leave
     recheck_every: int = Field(default=4, ge=1)  # frames: how often the detectors look at what was blurred
     max_redetected: float = Field(default=0.05, ge=0, le=1)  # share of blurred boxes that are found again
     repairs: int = Field(default=2, ge=0)  # times that boxes found after blurring, where nothing was blurred, are added

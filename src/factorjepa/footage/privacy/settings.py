@@ -36,9 +36,7 @@ class TrackingSettings(Settings):
     """Temporal association by ByteTrack, forwards and backwards."""
 
     min_iou: float = Field(default=0.1, gt=0, lt=1)  # of a predicted and a found box to be the same object
-    reach: float = Field(
-        default=0.5, ge=0
-    )  # of the box's sides, added for matching: small faces move by their own size
+    reach: float = Field(default=0.25, ge=0)  # of the sides, added for matching: small faces move by their own size
     gap_seconds: float = Field(default=1.0, ge=0)  # without a detection inside a track; filled by interpolation
     extend_seconds: float = Field(default=0.8, ge=0)  # beyond both ends of a track
     border_seconds: float = Field(default=4.0, ge=0)  # the same at the picture's border, until it must have left

@@ -69,9 +69,18 @@ def test_what_is_found_again_is_told_from_what_was_missed() -> None:
     ]
     regions = [Region(t, np.array([20.0, 20.0, 60.0, 60.0]), 0, "seen") for t in range(8)]
     again = look_again(found, range(0, 8, 4), covered, regions, threshold=0.5)
-    assert (again.blurred, again.redetected) == (2, 1)
+    assert (again.blurred, again.redetected) == (2, 1)  # what lies in the blur of another kind counts neither way
     ((frame, box, score),) = again.uncovered
     assert (frame, box.tolist(), score) == (4, [100, 80, 120, 100], 0.8)
+
+
+def test_blurred_faces_that_look_like_one_large_face_are_not_blurred_as_one() -> None:
+    covered = np.zeros((1, *SIZE), dtype=bool)
+    covered[0, 40:60, 40:60] = True
+    again = look_again(
+        [boxes((10, 10, 110, 110, 0.9))], [0], covered, [Region(0, np.array([40.0, 40.0, 60.0, 60.0]), 0, "seen")], 0.5
+    )
+    assert again == Again(1, 1, [])
 
 
 def test_faces_that_survive_the_blur_fail_the_span() -> None:

@@ -89,10 +89,11 @@ def look_again(
     uncovered = []
     for t, (boxes, scores) in zip(frames, found, strict=True):
         for box, score in zip(boxes[scores >= threshold], scores[scores >= threshold], strict=True):
-            if is_hidden(box, covered[t]):
-                # A blurred face may look like a plate to a detector of plates: nobody's plate is seen there.
-                redetected += any(_has_centre(region.box, box) for region in looked[t])
-            else:
+            # Several blurred faces together may look like one large face: a box around a blurred one is about the blur.
+            about_blur = any(_has_centre(region.box, box) or _has_centre(box, region.box) for region in looked[t])
+            redetected += about_blur
+            # And a blurred face may look like a plate to a detector of plates: nobody's plate is seen there.
+            if not (about_blur or is_hidden(box, covered[t])):
                 uncovered.append((t, box, float(score)))
     return Again(sum(map(len, looked.values())), redetected, uncovered)
 

@@ -69,6 +69,12 @@ def test_a_detector_that_fails_withholds_the_span(kind: str) -> None:
     assert result.frames.shape == noise(20).shape
 
 
+def test_a_detector_that_leaves_frames_out_withholds_the_span() -> None:
+    result = filtered(Told(moving(19)))
+    assert result.failures == ("the face detector failed: DetectorError: it answered for 19 of 20 frames",)
+    assert not result.frames.any()
+
+
 def test_a_detector_that_fails_on_blurred_frames_withholds_the_span() -> None:
     def again(count: int) -> list[Boxes]:
         raise RuntimeError("tired")

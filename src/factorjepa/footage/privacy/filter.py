@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import DetectorError
 from ...pixels import Frames
 from .association import Association, Found, associate
 from .audit import contact_sheet
@@ -62,7 +63,10 @@ class Redaction:
         found = {}
         for kind, finder in self._finders.items():
             try:
-                found[kind] = Found.of(finder(frames))
+                answers = finder(frames)
+                if len(answers) != len(frames):
+                    raise DetectorError(f"it answered for {len(answers)} of {len(frames)} frames")
+                found[kind] = Found.of(answers)
             except Exception as error:  # a detector of any make, with errors of any kind
                 return _withheld(frames, (f"the {kind} detector failed: {type(error).__name__}: {error}",))
         for _ in range(self._settings.checks.repairs + 1):

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from factorjepa.config import resolve
 from factorjepa.corpus.windows import centre_square
+from factorjepa.detectors.boxes import Detections, box_iou
+from factorjepa.detectors.detector import Detector
+from factorjepa.detectors.tiles import detect_tiled
 from factorjepa.pixels import Frames, resize_to_cover
 from factorjepa.seeding import stream
 from factorjepa.teacher.annotations import MIN_VISIBLE
-from factorjepa.teacher.detected import detect_tiled
-from factorjepa.teacher.detector import Detections, Detector
 from factorjepa.teacher.parts import Parts
-from factorjepa.teacher.proposals import box_iou
 from factorjepa.teacher.quality import SAME
 from factorjepa.teacher.settings import STREET_AGENTS, TeacherSettings
 from factorjepa.video import probe, read_frames

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from factorjepa.detectors.boxes import box_iou
 from factorjepa.pixels import Frames
 from factorjepa.teacher.camera import CameraMotion
-from factorjepa.teacher.proposals import box_iou, corners
+from factorjepa.teacher.proposals import corners
 from factorjepa.teacher.regions import Region, Tracklet, region_of
 from factorjepa.teacher.settings import TrackSettings
 

@@ -23,12 +23,12 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths", "scores", "examples", "peers", "transfer",
+    "runlengths", "scores", "examples", "peers", "transfer", "detectors",
 }  # fmt: skip
 TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {
     "ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "statsmodels",
-    "matplotlib", "tensorboard",
+    "matplotlib", "tensorboard", "onnx", "trackers", "supervision",
 }  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

@@ -33,6 +33,10 @@ class BackboneError(FactorJEPAError):
     """A backbone's sizes, weights file, tokens or masks are not what they must be."""
 
 
+class DetectorError(FactorJEPAError):
+    """An ONNX detector cannot be opened, is of no known kind, or gives nonsense."""
+
+
 class TeacherError(FactorJEPAError):
     """The teacher's features, regions or packets are not what they must be, or do not fit together."""
 

@@ -9,15 +9,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from ..detectors.boxes import suppressed
+from ..detectors.detector import Detector
+from ..detectors.tiles import detect_tiled
 from ..errors import TeacherError
 from ..pixels import Frames
-from .detector import Detections, Detector, suppressed
 from .proposals import describe, mask_side
 from .regions import Floats, Region, region_of
 from .settings import RegionSettings
 
-_TILE = 0.6  # of the side: four tiles that overlap by a fifth of the picture
-_CUT_OFF = 0.01  # of the tile: a box this close to a tile's inner edge is part of something larger
 _ROUNDNESS = 2.5  # exponent of the shape that agents fill in their boxes, between an ellipse (2) and the box
 _CORE, _SURROUND = 0.7, 2.2  # of the box's size: where the agent surely is, and where the background is sought
 _MIN_CELLS = 4.0  # a smaller box, in feature cells, tells core from surround by nothing but noise
@@ -50,23 +50,6 @@ class DetectorProposals:
         return [
             region_of(mask, describe(mask, grid), float(score)) for mask, score in zip(masks, found.scores, strict=True)
         ]
-
-
-def detect_tiled(detector: Detector, frame: Frames) -> Detections:
-    """Detections of the whole picture and of four overlapping parts of it, enlarged."""
-    size = frame.shape[0]
-    tile = round(_TILE * size)
-    parts = [detector(frame)]
-    for top in (0, size - tile):
-        for left in (0, size - tile):
-            part = detector(np.ascontiguousarray(frame[top : top + tile, left : left + tile]))
-            edges = np.array([left, top, left + tile, top + tile]) / size
-            boxes = part.boxes * (tile / size) + edges[[0, 1, 0, 1]]
-            inner = (edges > 0) & (edges < 1)
-            whole = ~((np.abs(boxes - edges) < _CUT_OFF * tile / size) & inner).any(axis=1)
-            parts.append(Detections(boxes, part.scores, part.kinds).take(whole))
-    joined = (np.concatenate(arrays) for arrays in zip(*((p.boxes, p.scores, p.kinds) for p in parts), strict=True))
-    return suppressed(Detections(*joined))
 
 
 def refined(boxes: NDArray[np.float64], features: Floats, side: int) -> list[NDArray[np.bool_]]:

@@ -88,12 +88,3 @@ def corners(regions: Sequence[Region]) -> NDArray[np.int64]:
     """Left, top, right, bottom in pixels of the mask grid, `[N, 4]`."""
     found = [(r.left, r.top, r.left + r.mask.shape[1], r.top + r.mask.shape[0]) for r in regions]
     return np.array(found, dtype=np.int64).reshape(-1, 4)
-
-
-def box_iou(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
-    """IoU of boxes `[N, 4]` and `[M, 4]` (left, top, right, bottom): `[N, M]`."""
-    low = np.maximum(first[:, None, :2], second[None, :, :2])
-    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
-    shared = (high - low).clip(0).prod(axis=2)
-    area_a, area_b = ((boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1) for boxes in (first, second))
-    return np.asarray(shared / np.maximum(area_a[:, None] + area_b - shared, 1e-12), dtype=np.float64)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import spearmanr
 
+from ..detectors.boxes import box_iou
 from ..errors import TeacherError
 from .annotations import TrueFrame
-from .proposals import box_iou, corners, mask_iou
+from .proposals import corners, mask_iou
 from .regions import Region, region_of
 
 SAME = 0.5  # IoU from which a region is the agent

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from ..detectors.boxes import box_iou
 from .camera import moved
-from .proposals import box_iou, corners, mask_iou
+from .proposals import corners, mask_iou
 from .regions import Floats, Region, Tracklet
 from .settings import TrackSettings
 

@@ -1,4 +1,4 @@
-"""A user's detector: layouts recognised, boxes decoded, wrong files explained, boxes turned into masks."""
+"""A user's detector: layouts recognised, boxes decoded, wrong files explained."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from factorjepa.errors import TeacherError
-from factorjepa.teacher import detector as module
-from factorjepa.teacher.detected import DetectorProposals, detect_tiled, refined
-from factorjepa.teacher.detector import Detections, Detector, suppressed
-from factorjepa.teacher.settings import RegionSettings
+from factorjepa.detectors import detector as module
+from factorjepa.detectors.boxes import Detections, suppressed
+from factorjepa.detectors.detector import Detector
+from factorjepa.detectors.tiles import detect_tiled
+from factorjepa.errors import DetectorError
 from factorjepa.video import read_frames
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"
@@ -49,7 +49,7 @@ def opened(
     names: str | None = None,
 ) -> tuple[Detector, Session]:
     session = Session(output, names)
-    monkeypatch.setattr(module, "_open", lambda path: session)
+    monkeypatch.setattr(module, "open_session", lambda path: session)
     return Detector(Path("model.onnx"), wanted), session
 
 
@@ -95,26 +95,24 @@ def test_a_models_own_class_names_count(monkeypatch: pytest.MonkeyPatch) -> None
     names = "{0: 'cart', 1: 'rickshaw'}"
     assert len(opened(monkeypatch, raw, ("rickshaw",), names)[0](PICTURE).boxes) == 1
     assert len(opened(monkeypatch, raw, ("cart",), names)[0](PICTURE).boxes) == 0
-    with pytest.raises(TeacherError, match="no class 'rikshaw' \\(did you mean 'rickshaw'\\?\\)"):
+    with pytest.raises(DetectorError, match="no class 'rikshaw' \\(did you mean 'rickshaw'\\?\\)"):
         opened(monkeypatch, raw, ("rikshaw",), names)
     assert opened(monkeypatch, raw)[0].kinds is None  # two nameless classes: all are agents
 
 
 def test_an_output_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TeacherError, match="no detector's output known here"):
+    with pytest.raises(DetectorError, match="no detector's output known here"):
         opened(monkeypatch, np.zeros((1, 1000), np.float32).reshape(1, 10, 100))
 
 
 def test_files_that_are_no_detector_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    with pytest.raises(TeacherError, match="no such file"):
+    with pytest.raises(DetectorError, match="no such file"):
         Detector(tmp_path / "absent.onnx", ("person",))
     text = tmp_path / "text.onnx"
     text.write_text("hello")
-    with pytest.raises(TeacherError, match="onnxruntime cannot open it"):
+    with pytest.raises(DetectorError, match="onnxruntime cannot open it"):
         Detector(text, ("person",))
-    with pytest.raises(TeacherError, match=r"regions\.detector does not say"):
-        DetectorProposals(RegionSettings(kind="detector"))
 
 
 def test_suppression_is_within_a_class() -> None:
@@ -140,43 +138,6 @@ def test_tiles_put_boxes_where_they_are_and_drop_what_they_cut() -> None:
         np.testing.assert_allclose(found.boxes, [np.array([left, top, left + 12, top + 20]) / 100], atol=1e-9)
 
 
-def test_features_tell_the_agent_from_its_box() -> None:
-    """A disc off the box's centre: the mask follows it, without features the rounded shape is taken."""
-    place = (np.arange(32) + 0.5) / 32
-    disc = (place - 0.5) ** 2 + ((place - 0.5) ** 2)[:, None] < 0.22**2
-    disc[:, place > 0.6] = False
-    features = np.stack([disc, ~disc], axis=-1).astype(np.float32)
-    box = np.array([[0.28, 0.28, 0.72, 0.72]])
-    fine = np.repeat(np.repeat(disc, 4, axis=0), 4, axis=1)
-
-    def agreement(mask: NDArray[np.bool_]) -> float:
-        return float((mask & fine).sum() / (mask | fine).sum())
-
-    told = refined(box, features, 128)[0]
-    untold = refined(box, np.ones_like(features) / np.sqrt(2), 128)[0]
-    assert agreement(told) > agreement(untold) + 0.05
-    assert 0.79 < untold.sum() / (0.44 * 128) ** 2 < 0.95  # between an ellipse and the box
-
-
-def test_the_nearer_of_two_hides_the_other() -> None:
-    features = np.ones((16, 16, 1), np.float32)
-    near, far = (0.3, 0.3, 0.5, 0.9), (0.4, 0.25, 0.6, 0.7)
-    masks = refined(np.array([near, far]), features, 128)
-    alone = refined(np.array([far]), features, 128)[0]
-    assert masks[0].sum() == refined(np.array([near]), features, 128)[0].sum()
-    assert masks[1].sum() < 0.8 * alone.sum()
-
-
-@pytest.mark.parametrize("box", [(0.0, 0.0, 1.0, 1.0), (0.999, 0.999, 1.0, 1.0), (0.5, 0.2, 0.5001, 0.9)])
-def test_a_box_of_any_size_gives_a_mask_inside_it(box: tuple[float, float, float, float]) -> None:
-    features = np.random.default_rng(0).normal(size=(9, 9, 4)).astype(np.float32)
-    mask = refined(np.array([box]), features, 64)[0]
-    rows, columns = np.nonzero(mask)
-    assert rows.size
-    assert columns.min() >= round(box[0] * 64) - 1
-    assert rows.max() <= round(box[3] * 64)
-
-
 def test_people_on_a_real_street_are_found() -> None:
     pytest.importorskip("onnxruntime")
     model, video = (SHARED / "assets" / name for name in ("weights/yolox_nano.onnx", "video/opencv_vtest.avi"))
@@ -197,5 +158,5 @@ def test_a_face_detector_is_refused_by_its_outputs() -> None:
     model = SHARED / "assets" / "weights" / "yunet_n_640_640.onnx"
     if not model.is_file():
         pytest.skip("the face detector is not beside this checkout")
-    with pytest.raises(TeacherError, match="no detector's output known here"):
+    with pytest.raises(DetectorError, match="no detector's output known here"):
         Detector(model, ("person",))

@@ -1,0 +1,59 @@
+"""Opening an ONNX file with onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import DetectorError
+
+_SMALLEST_INPUT = 64  # px: an exporter's dummy picture is smaller, and no detector sees anything in it
+
+
+def open_session(path: Path) -> Any:
+    """An onnxruntime session that takes pictures; CPU, one thread."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise DetectorError(
+            f"{path}: an ONNX file is run with onnxruntime; install it with pip install 'factorjepa[detectors]'"
+        ) from None
+    if not path.is_file():
+        raise DetectorError(f"{path}: no such file; give the path of an ONNX detector")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # the same sums in the same order, and other cores are busy with other frames
+
+    def opened(model: str | bytes) -> Any:
+        try:
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime raises its own kinds, which are not all exported
+            reason = str(error).splitlines()[0]
+            raise DetectorError(f"{path}: onnxruntime cannot open it ({reason}); is it an ONNX detector?") from None
+
+    session = opened(str(path))
+    sizes = [size for given in session.get_inputs() for size in given.shape[2:]]
+    if any(isinstance(size, int) and size < _SMALLEST_INPUT for size in sizes):
+        return opened(_any_size(path))
+    return session
+
+
+def _any_size(path: Path) -> bytes:
+    """The model without the batch and picture sizes that its file states.
+
+    CenterFace was exported with ten pictures of 32 x 32 and takes any; onnxruntime believes the file.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise DetectorError(
+            f"{path}: states a picture size that it does not need; to lift it, pip install 'factorjepa[privacy]' (onnx)"
+        ) from None
+    model = onnx.load(str(path))
+    weights = {one.name for one in model.graph.initializer}
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        sizes = value.type.tensor_type.shape.dim
+        if value.name not in weights and len(sizes) == 4:
+            for axis in (0, 2, 3):
+                sizes[axis].Clear()
+    return bytes(model.SerializeToString())

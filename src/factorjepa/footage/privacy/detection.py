@@ -1,0 +1,101 @@
+"""Looking for faces or plates in frames: a detector's file, opened with the layout and the classes that are meant."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...detectors.boxes import Detections, suppressed
+from ...detectors.detector import ANY, COCO, Detector
+from ...detectors.tiles import detect_tiled, tile_share
+from ...errors import ConfigError, DetectorError
+from ...pixels import Frames
+from .settings import DetectionSettings
+
+Boxes = tuple[NDArray[np.float64], NDArray[np.float64]]  # [M, 4] in pixels and scores [M] of one frame
+
+_WHERE = {
+    "face": "YuNet (github.com/opencv/opencv_zoo), CenterFace (github.com/Star-Clouds/CenterFace, MIT) or the paper's "
+    "SCRFD (github.com/deepinsight/insightface, non-commercial) can be had",
+    "plate": "train or export a YOLO for the plates of your region, as the paper did",
+}
+_REDUCED = 1.4  # times: a picture that must shrink by more is looked at in tiles as well
+_ENLARGED_TILE = 2.0  # times at most: beyond it a network sees larger pixels, not more
+
+
+class Finder(Protocol):
+    """Finds one kind of identifier in frames `uint8 [T, H, W, 3]`: boxes in pixels and scores, for each frame."""
+
+    def __call__(self, frames: Frames) -> list[Boxes]: ...
+
+
+class OnnxFinder:
+    """A user's ONNX file as a finder of `sought`, "face" or "plate"."""
+
+    def __init__(self, path: Path, sought: str, settings: DetectionSettings) -> None:
+        self._settings = settings
+        layouts = [layout for layout in ANY if settings.layout in (None, layout.name)]
+        enlarged = _ENLARGED_TILE if settings.tiles else 1.0
+        self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low)
+        wanted = settings.classes or _named_after(sought, self._detector)
+        if wanted:
+            self._detector.choose(wanted)
+        self.layout = self._detector.layout
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def __call__(self, frames: Frames) -> list[Boxes]:
+        height, width = frames.shape[1:3]
+        scale = np.array([width, height, width, height])
+        single = (suppressed(replace(one, kinds=np.zeros_like(one.kinds))) for one in self._looks(frames))
+        return [(one.boxes * scale, one.scores) for one in single]
+
+    def _looks(self, frames: Frames) -> list[Detections]:
+        tiles = self._settings.tiles or self._tiles(*frames.shape[1:3])
+        if tiles > 1:
+            return [detect_tiled(self._detector, frame, tiles) for frame in frames]
+        step = self._settings.batch
+        return [one for k in range(0, len(frames), step) for one in self._detector.batch(frames[k : k + step])]
+
+    def _tiles(self, height: int, width: int) -> int:
+        """As many that a tile is not much larger than what the network sees of it."""
+        sees = max(self._detector.input_size(height, width))
+        tiles = 1
+        while tile_share(tiles) * max(height, width) > _REDUCED * sees:
+            tiles += 1
+        return tiles
+
+
+def _named_after(sought: str, detector: Detector) -> tuple[str, ...]:
+    """Classes of a model with several that are called a face or a plate; none where all it finds is meant."""
+    names = tuple((detector.names or {}).values())
+    if detector.classes == 1 or not (names or detector.classes == len(COCO)):
+        return ()
+    named = tuple(name for name in names if sought in name.lower())
+    if not named:
+        raise ConfigError(
+            f"{detector.path}: none of its classes ({', '.join(names or COCO)}) is called a {sought}; give a {sought} "
+            f"detector, or name the classes that are meant in privacy.{sought}_detection.classes"
+        )
+    return named
+
+
+def opened(path: Path | None, sought: str, settings: DetectionSettings) -> OnnxFinder:
+    """The finder of `sought`, or an error that says how to come by one."""
+    if path is None:
+        raise ConfigError(_advice(f"no {sought} detector is given", sought))
+    try:
+        return OnnxFinder(path, sought, settings)
+    except DetectorError as error:
+        raise ConfigError(_advice(f"the {sought} detector cannot be used: {error}", sought)) from None
+
+
+def _advice(problem: str, sought: str) -> str:
+    return (
+        f"privacy is on, but {problem}. Pass --{sought}s MODEL.onnx (privacy.{sought}s): {_WHERE[sought]}; "
+        "docs/privacy.md says more. To leave faces and plates as they are, say --privacy off: the data card records it."
+    )

@@ -23,7 +23,7 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths", "scores", "examples", "peers",
+    "runlengths", "scores", "examples", "peers", "commands", "missing",
 }  # fmt: skip
 TOP = {"cli", "verbs", "__main__"}
 HEAVY = {

@@ -23,7 +23,7 @@ from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.predictors import PerFactor
 from factorjepa.scores import DiagnosticInfo
 
-from .fakes import Fake, constant, means, oracle, subject
+from .fakes import Fake, constant, means, oracle, reasons, subject
 
 Make = Callable[..., Evaluator]
 
@@ -64,7 +64,7 @@ def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluato
     assert intervention["numerator"] == pytest.approx(intervention["denominator"])
     assert means(found["motion_cosine"])["pooled"] == pytest.approx(0, abs=1e-6)
     action, taxonomy = means(found["action_top1"]), means(found["taxonomy_f1"])
-    assert action["pooled"] == action["majority"]
+    assert action["pooled"] == action["chance"]
     for name in {variant.split("/")[1] for variant in taxonomy}:
         assert taxonomy[f"tp/{name}"] + taxonomy[f"fp/{name}"] == 1, "who knows nothing says yes"
     assert means(found["exposure_gap"])["pooled"] == 0 == means(found["frame_order"])["pooled"]
@@ -117,7 +117,7 @@ def test_a_value_that_is_not_a_number_is_no_score_but_a_reason(evaluator: Make) 
     one = _Broken(side.settings)
     run_pass(subject(constant(side)), side, [one], lambda clips: None)
     assert not one.found
-    assert set(one.missing) == {"there is nothing"}
+    assert set(reasons(one)) == {"there is nothing"}
 
 
 def labelled(count: int, seed: int, width: int = 12) -> tuple[Any, dict[str, torch.Tensor]]:

@@ -49,7 +49,8 @@ class InterventionL1(Diagnostic):
         unit="share of the target's change, clip",
         status="primary",
         evaluator="edits of what moves by optical flow; frozen pretrained encoder",
-        provenance="the generator sees the flow of the context alone, never the teacher",
+        provenance="the generator sees the flow of the context alone, never the teacher; counterfactuals take out the "
+        "agent that others depended on most in the context",
     )
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:

@@ -69,6 +69,25 @@ def cautions(material: Material) -> list[str]:
     return said
 
 
+def near_chance(material: Material, backbone: str) -> list[str]:
+    """Diagnostics on which methods are not above what who knows nothing scores, and how many of them."""
+    said = []
+    for info in material.diagnostics.values():
+        chance = material.chance(backbone, info.name)
+        rows = [row for row in material.rows(backbone, info.name) if math.isfinite(row.low)]
+        sign = 1.0 if info.direction == "higher" else -1.0
+        near = [row for row in rows if min(sign * row.low, sign * row.high) <= sign * chance]
+        if not near or not math.isfinite(chance):
+            continue
+        who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
+        more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
+        said.append(
+            f"{info.title}: not shown to be better than chance ({number(chance, 2)}) for {who}{more}; differences "
+            "between methods that know nothing say nothing."
+        )
+    return said
+
+
 def listed(names: Sequence[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
@@ -181,7 +200,7 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     seeds = max(_seeds(material, backbone).values(), default=0)
     evidence = [
         f"{sample} and {counted(seeds, 'training seed')}; paired hierarchical bootstrap over cities and sources, "
-        f"{comparison.settings.get('replicates', '?'):,} replicates, BCa intervals."
+        f"{_replicates(material)}BCa intervals."
     ]
     if not tested:
         return Answer(question, "Nothing could be tested.", evidence)
@@ -215,6 +234,11 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     if decided:
         short += f", {'all' if solid == len(decided) else solid} of them stable"
     return Answer(question, f"{short}; {sample}.", evidence)
+
+
+def _replicates(material: Material) -> str:
+    known = material.comparison.settings.get("replicates")
+    return f"{known:,} replicates, " if isinstance(known, int) else ""
 
 
 def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

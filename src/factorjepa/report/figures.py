@@ -99,7 +99,10 @@ def scorecard(material: Material, backbone: str) -> tuple[list[Markup], int]:
         by_method = {row.method: row for row in material.rows(backbone, info.name)}
         dots = [_dot(material, by_method[method]) for method in methods if method in by_method]
         if any(math.isfinite(dot.value) for dot in dots):
-            panels.append(dot_panel(info.title, f"{_BETTER[info.direction]} · {info.unit}", dots))
+            chance = material.chance(backbone, info.name)
+            known = math.isfinite(chance)
+            said = f"{_BETTER[info.direction]} · {info.unit}{' · dashed: chance' if known else ''}"
+            panels.append(dot_panel(info.title, said, dots, chance if known else None))
     return panels, len(material.methods(backbone)) - len(methods)
 
 

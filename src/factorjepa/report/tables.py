@@ -76,6 +76,10 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
             )
             cells.append(Cell(shown, row.mean, hint=hint))
         rows.append(cells)
+    chances = [material.chance(backbone, info.name) for info in diagnostics]
+    if any(map(math.isfinite, chances)):
+        nothing = "what who knows nothing scores"
+        rows.append([Cell("Chance", class_="chance", hint=nothing), "", *(_chance_cell(one) for one in chances)])
     arrows = {"lower": "\N{DOWNWARDS ARROW}", "higher": "\N{UPWARDS ARROW}"}
     headings: list[str | Cell] = ["method", "family"]
     headings += [
@@ -84,13 +88,17 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
     return table(headings, rows, f"{backbone}: means over cities with 95 % intervals", range(2, len(headings)))
 
 
+def _chance_cell(value: float) -> Cell:
+    return Cell(number(value, 2) if math.isfinite(value) else "", value, class_="chance")
+
+
 def contrast_table(material: Material, backbone: str) -> Markup:
     """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
     everything = [row for row in material.comparison.contrasts if row.backbone == backbone]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
-    headings = [
+    headings: list[str | Cell] = [
         "contrast",
         "a over b",
         "diagnostic",
@@ -155,7 +163,10 @@ def methods_table(material: Material, backbone: str) -> Markup:
             ", ".join(str(run.seed) for run in sorted(its, key=lambda run: run.seed)),
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
         ])  # fmt: skip
-    headings = ["method", "family", "trainable", "update", "hours", "seeds", "dominated by"]
+    hours_said = "Time of all updates of one run, summed over its processes; mean over seeds"
+    headings: list[str | Cell] = [
+        "method", "family", "trainable", "update", Cell("GPU-hours", hint=hours_said), "seeds", "dominated by",
+    ]  # fmt: skip
     return table(
         headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)
     )

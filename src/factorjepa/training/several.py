@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from ..commands import carry_out, command
 from ..errors import TrainingError
 from ..workers import begin_worker
 from .engine import Engine
@@ -61,7 +62,7 @@ def train_all(
             _train(job, str(device))
             tell()
         return
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(command(),))
     try:
         running: set[Future[None]] = {pool.submit(_train, job, "cpu") for job in left}
         while running:
@@ -77,8 +78,9 @@ def train_all(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin() -> None:
+def _begin(line: str) -> None:
     begin_worker()
+    carry_out(line)
     torch.set_num_threads(1)
 
 

@@ -42,6 +42,7 @@ def evaluate(
 
     from ..config import resolve
     from ..diagnostics.evaluation import evaluate as measure
+    from ..diagnostics.evaluation import failures
     from ..diagnostics.settings import EvaluateSettings
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
@@ -51,21 +52,19 @@ def evaluate(
     console.print(_summary(made.scores))
     for run in made.again:
         console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
-    reasons = {(what, count): None for missing in made.missing.values() for what, count in missing.items()}
-    for what, count in reasons:
-        runs_of = [Path(run).name for run, missing in made.missing.items() if missing.get(what) == count]
-        where = "" if len(runs_of) == len(made.missing) else f" in {', '.join(runs_of)}"
-        console.print(f"no score of {counted(count, 'clip')}{where}: {what}", soft_wrap=True, markup=False)
+    for line in made.scores.lacks():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
     if examples:
         from ..diagnostics.examples import make_examples
 
-        failed = {Path(run) for run in made.failed}
-        kept = make_examples([run for run in runs if run not in failed], out, settings, place, examples, data, targets)
+        whole = [run for run in runs if str(run) not in made.failed]
+        with counting("examples", "clip") as progress:
+            kept = make_examples(whole, out, settings, place, examples, data, targets, progress)
         console.print(f"{out / 'examples'}: {counted(len(kept), 'clip')} to look at", highlight=False, soft_wrap=True)
     if made.failed:
-        for run, why in made.failed.items():
-            error_console.print(f"not evaluated: {run}: {why}", highlight=False, soft_wrap=True, markup=False)
+        said = failures(made.failed)
+        error_console.print(f"not evaluated:\n{said}", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(1)
 
 
@@ -111,9 +110,8 @@ def scorecard(
     console.print(_summary(made.scores))
     for arch in made.again:
         console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
-    for arch, missing in made.missing.items():
-        for what, count in missing.items():
-            console.print(f"{arch}: no score of {counted(count, 'clip')}: {what}", soft_wrap=True, markup=False)
+    for line in made.scores.lacks():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"clips were read at {made.size} px", highlight=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
 
@@ -141,13 +139,14 @@ def _summary(scores: Scores) -> Table:
     """Headlines from plain means over clips and seeds; intervals and contrasts are for the statistics."""
     import numpy as np
 
+    from ..scores import CHANCE
     from ..statistics.measures import measures_of
 
     columns = scores.columns()
     table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips and seeds", title_justify="left")
     table.add_column("")
     methods = {(run.backbone, run.method): run.title for run in scores.runs}
-    for title in methods.values():
+    for title in (*methods.values(), "chance"):
         table.add_column(title, justify="right")
     for info in scores.diagnostics.values():
         if info.reduction not in ("mean", "macro_f1"):
@@ -163,6 +162,8 @@ def _summary(scores: Scores) -> Table:
             headline = measures_of(info, sorted({*variant}))[0]
             means = [value[variant == component].mean() for component in headline.components]
             cells.append(f"{headline.reduce(np.array(means)):.4f}")
+        by_chance = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
+        cells.append(f"{by_chance.mean():.4f}" if len(by_chance) else "")
         arrow = "↓" if info.direction == "lower" else "↑"
         table.add_row(f"{info.title} {arrow}", *cells)
     return table

@@ -147,10 +147,10 @@ class Scores:
         first, evaluator = parts[0], dict(parts[0].evaluator)
         for other in parts[1:]:
             different = sorted(
-                part
-                for part in evaluator.keys() | other.evaluator.keys()
-                if evaluator.get(part) != other.evaluator.get(part)
-                and not (part.startswith(ENCODER) and (part in evaluator) != (part in other.evaluator))
+                name
+                for name in evaluator.keys() | other.evaluator.keys()
+                if evaluator.get(name) != other.evaluator.get(name)
+                and not (name.startswith(ENCODER) and (name in evaluator) != (name in other.evaluator))
             )
             evaluator |= other.evaluator
             if different:
@@ -160,6 +160,16 @@ class Scores:
                 )
             if first.diagnostics != other.diagnostics:
                 raise ScoresError("these scores define their diagnostics differently: evaluate all runs again")
+        known: set[tuple[str, str, int]] = set()
+        for part in parts:
+            if both := sorted(known & part.scored()):
+                backbone, method, seed = both[0]
+                more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+                raise ScoresError(
+                    f"{method} with seed {seed} on {backbone}{more} would be in the table twice: the same scores were "
+                    "given twice, or the run was evaluated twice; leave one of them out"
+                )
+            known |= part.scored()
         return cls(
             pa.concat_tables([part.table for part in parts]).unify_dictionaries(),
             first.diagnostics,
@@ -200,6 +210,11 @@ class Scores:
         positions = pc.index_in(self.table[column].cast(_plain().field(column).type), pa.array(names))
         return names, positions.to_numpy().astype(np.intp)
 
+    def scored(self) -> set[tuple[str, str, int]]:
+        """Backbone, method and seed of every run that has a score."""
+        rows = self.table.group_by(["backbone", "method", "seed"]).aggregate([]).to_pylist()
+        return {(row["backbone"], row["method"], row["seed"]) for row in rows}
+
     def lacks(self) -> list[str]:
         """Which scores cannot be had, and why: a sentence for each diagnostic and reason. Seeds that agree are one."""
         several = len({run.backbone for run in self.runs}) > 1
@@ -227,8 +242,11 @@ class Scores:
             raise ScoresError(f"scores of diagnostics that nothing describes: {', '.join(sorted(unknown))}")
         counted = self.table.group_by(list(KEY)).aggregate([("value", "count")])
         if counted.num_rows < self.table.num_rows:
-            twice = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
-            raise ScoresError(f"two scores for the same thing: {twice[0] if twice else 'duplicate rows'}")
+            (twice,) = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
+            raise ScoresError(
+                f"two scores for the same thing: {twice['diagnostic']} ({twice['variant']}) of clip "
+                f"{twice['clip_id']!r} for {twice['method']} with seed {twice['seed']} on {twice['backbone']}"
+            )
 
 
 def _plain() -> pa.Schema:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from ..terminal import console, counting, error_console
 from ..words import counted
 
 if TYPE_CHECKING:
-    from ..scores import Scores
+    from ..scores import DiagnosticInfo, Scores
 
 
 def evaluate(
@@ -116,23 +117,48 @@ def scorecard(
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
 
 
-def diagnostics() -> None:
-    """Every diagnostic: what it is, which way is better, and which frozen evaluator it rests on.
+def diagnostics(
+    name: Annotated[str | None, typer.Argument(help="One diagnostic, with all that is known about it.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All that is known about each.")] = False,
+) -> None:
+    """Every diagnostic: which way is better and its unit; of one, also its formula, evaluator and provenance.
 
-    Example:  [bold]factorjepa diagnostics[/bold]
+    Example:  [bold]factorjepa diagnostics intervention_l1[/bold]
     """
-    from ..diagnostics.registry import DIAGNOSTICS
+    from ..diagnostics.registry import DIAGNOSTICS, chosen
 
+    infos = [one.info for one in (DIAGNOSTICS if name is None else chosen([name]))]
+    if name is not None or verbose:
+        for info in infos:
+            console.print(_described(info))
+        return
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("diagnostic", "better", "what it is", "unit", "frozen evaluator"):
-        table.add_column(heading, no_wrap=heading == "diagnostic")
-    status = ""
-    for info in (one.info for one in DIAGNOSTICS):
-        if info.status != status:
-            status = info.status
-            table.add_row(f"[bold]{status}[/]", "", "", "", "")
-        table.add_row(info.name, info.direction, f"{info.title}: {info.formula}", info.unit, info.evaluator)
+    table.add_column("diagnostic", no_wrap=True)
+    table.add_column("title", no_wrap=True)
+    table.add_column("better")
+    table.add_column("unit")
+    for status in dict.fromkeys(info.status for info in infos):
+        table.add_row(f"[bold]{status}[/]", "", "", "")
+        for info in infos:
+            if info.status == status:
+                table.add_row(info.name, info.title, info.direction, info.unit)
     console.print(table)
+    console.print("Formula, frozen evaluator and provenance: factorjepa diagnostics NAME, or --verbose for all")
+
+
+def _described(info: DiagnosticInfo) -> Table:
+    """One diagnostic, a line for each thing."""
+    table = Table(box=None, pad_edge=False, show_header=False, title=f"[bold]{info.name}[/]", title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    facts = {
+        "title": info.title, "status": info.status, "better": info.direction, "unit": info.unit,
+        "formula": info.formula, "evaluator": info.evaluator, "provenance": info.provenance,
+    }  # fmt: skip
+    for fact, said in facts.items():
+        table.add_row(fact, escape(said))
+    table.add_row("", "")
+    return table
 
 
 def _summary(scores: Scores) -> Table:

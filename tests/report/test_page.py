@@ -292,7 +292,7 @@ class TestHowItWasMade:
         page = made(tmp_path, scores)
         assert page.text.count(evaluated) == 1
         assert f"# scores of {len(runs)} runs\n{evaluated}" in page.text
-        assert f"# run frozen-17\n{frozen}" in page.text
+        assert f"# run frozen-17\n{made_by['frozen'][0]}" in page.text
         assert "# runs factorjepa-17 and factorjepa-29\nx\n" in page.text
         assert "x --resume" in page.text
         assert "# comparison, page\nfactorjepa report out" in page.text

@@ -60,7 +60,9 @@ def one(random: np.random.Generator, cities: int, design: tuple, replicates: int
     shared, _ = levels(random, place, city, source, skewed)
     gain, of_these = levels(random, place, city, source, skewed)
     values = np.stack([shared + (0.5 * gain if method == "a" else 0) for method, _ in RUNS])
-    values += 0.3 * random.normal(size=values.shape) + seed * random.normal(size=(len(RUNS), 1))
+    values += 0.3 * random.normal(size=values.shape)
+    if seed:
+        values += seed * random.normal(size=(len(RUNS), 1))
     starts = np.arange(place.sources) * CLIPS
     panel = Panel("nano", RUNS, {}, place, starts, {"x": Block(INFO, ("pooled",), values[:, :, None])})
     clips = np.ones(place.sources * CLIPS, np.bool_).tobytes()
@@ -84,7 +86,8 @@ def one(random: np.random.Generator, cities: int, design: tuple, replicates: int
     )
 
 
-def row(name: str, cities: int, simulations: int, replicates: int) -> str:
+def row(asked: tuple[str, int, int, int]) -> str:
+    name, cities, simulations, replicates = asked
     random = np.random.default_rng(cities)
     table = np.array([one(random, cities, DESIGNS[name], replicates, n) for n in range(simulations)], np.float64)
     shares = "".join(f"{share:11.1f}" for share in 100 * table[:, :-2].mean(0))
@@ -102,7 +105,7 @@ def main() -> None:
     print(f"{'design':26s} {'cities':>6s}{''.join(f'{name:>11s}' for name in COLUMNS)} {'variance':>9s}")
     asked = [(name, cities, options.simulations, options.replicates) for name in DESIGNS for cities in options.cities]
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for said in pool.starmap(row, asked, chunksize=1):
+        for said in pool.imap(row, asked):
             print(said, flush=True)
 
 

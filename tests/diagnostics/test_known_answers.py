@@ -122,7 +122,7 @@ def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluato
     assert intervention["numerator"] == pytest.approx(intervention["denominator"])
     assert means(found["motion_cosine"])["pooled"] == pytest.approx(0, abs=1e-6)
     action, taxonomy = means(found["action_top1"]), means(found["taxonomy_f1"])
-    assert action["pooled"] == action["chance"]
+    assert action["pooled"] <= action["chance"], "one class for all, and at best the commonest"
     assert 0.9 < intervention["true_region"] < 1 > intervention["true_region_held"] > 0.9
     for name in {variant.split("/")[1] for variant in taxonomy.keys() - {"chance"}}:
         assert taxonomy[f"tp/{name}"] + taxonomy[f"fp/{name}"] == 1, "who knows nothing says yes"

@@ -23,13 +23,13 @@ _UNSEEN = -1  # a class that no training clip has: nobody can answer it
 
 
 class ActionTop1(Probed):
-    """1 where the probe's first answer is the clip's action; `chance` is what the commonest class would score."""
+    """1 where the probe's first answer is the clip's action; `chance` is the most that one class for all would score."""
 
     info = DiagnosticInfo(
         name="action_top1",
         title="Action top-1",
         formula="1 if the class that W pool(Y_hat) finds most probable is the clip's, else 0; chance: the commonest "
-        "class of training",
+        "class of the evaluated clips",
         direction="higher",
         unit="accuracy, clip",
         status="secondary",
@@ -54,7 +54,9 @@ class ActionTop1(Probed):
                              for one in (fit_label[known], choose_label[chosen]))  # fmt: skip
         probe = Classifier.fit(fit.x[known], is_fit, choose.x[chosen], is_choose, self.settings.probes.grid)
         why = f"the manifest has no {ACTION!r}"
-        for variant, answer in (("pooled", probe.top(measure.x)), (CHANCE, np.argmax(probe.frequency_K))):
+        possible = label[~np.isnan(label) & (label != _UNSEEN)].astype(np.intp)
+        commonest = np.argmax(np.bincount(possible, minlength=1))
+        for variant, answer in (("pooled", probe.top(measure.x)), (CHANCE, commonest)):
             self.put(measure.clips, variant, np.where(np.isnan(label), np.nan, answer == label), why)
 
     def _moving(self, *pools: Pool) -> tuple[Array, ...]:

@@ -76,11 +76,18 @@ def correspondence(looker: Looker, scene: Scene) -> tuple[Tensor, Tensor]:
     """TCC between two views of the same moments, the left and the right of the picture: seconds, and tau, `[B]`.
 
     The views share a third of the picture, and nothing of it at the same place. So moments are matched by the mean
-    squared difference of their mean tokens: what is there must be known again wherever it stands.
+    squared difference of their mean tokens: what is there must be known again wherever it stands. Each view's mean over
+    the clip is taken out: what stands there all the time tells left from right, and no moment from another.
     """
-    left_BnD, right_BnD = (looker.steps(view).mean(2) for view in views(scene.frames_BTHW3))
+    left_BnD, right_BnD = (moments(looker.steps(view)) for view in views(scene.frames_BTHW3))
     apart_Bnn = (left_BnD[:, :, None] - right_BnD[:, None]).square().mean(3)
     return cycle_back(apart_Bnn) * _seconds(scene), kendall(apart_Bnn.argmin(2))
+
+
+def moments(tokens_BnpD: Tensor) -> Tensor:
+    """Mean token of each step less that of the clip, `[B, n, D]`."""
+    mean_BnD = tokens_BnpD.mean(2)
+    return mean_BnD - mean_BnD.mean(1, keepdim=True)
 
 
 def views(frames_BTHW3: Frames) -> tuple[Frames, Frames]:

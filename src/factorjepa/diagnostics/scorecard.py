@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 
 BACKBONE = "frozen encoders"  # one name for all: they are compared with each other
 PROBED: tuple[type[Diagnostic], ...] = (MotionCosine, ActionTop1, TaxonomyF1, ArrowOfTime, TemporalOrder, PlaybackPace)
-_PAIR = "the left and the right two thirds of the picture, each shown as a clip of its own; mean tokens are matched"
+_PAIR = (
+    "the left and the right two thirds of the picture, each shown as a clip of its own; matched are mean tokens less "
+    "the clip's"
+)
 
 Progress = Callable[[int, int, str], object]
 

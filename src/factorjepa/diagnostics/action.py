@@ -23,7 +23,7 @@ _UNSEEN = -1  # a class that no training clip has: nobody can answer it
 
 
 class ActionTop1(Probed):
-    """1 where the probe's first answer is the clip's action; `chance` is the most that one class for all would score."""
+    """1 where the probe's first answer is the clip's action; `chance` is the most that one class for all can score."""
 
     info = DiagnosticInfo(
         name="action_top1",

@@ -99,7 +99,7 @@ def test_clips_without_a_clear_answer_are_neither_asked_nor_fitted_on() -> None:
     (asked,) = [one for one in found["0"] if one.question == SIDE.question]
     assert asked.right == 2
     assert np.argmax(asked.answers["x"]) == 2
-    assert "90% of all motion goes to the right" in asked.measured
+    assert "90 % of all motion goes to the right" in asked.measured
 
 
 def test_a_head_reads_what_is_there_and_doubts_what_is_not() -> None:

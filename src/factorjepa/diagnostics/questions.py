@@ -83,10 +83,10 @@ class Side(Topic):
         return np.where(agree, clear, UNCLEAR).astype(np.intp)
 
     def how(self, measured_4: Array, training_n4: Array) -> str:
-        side = "right" if measured_4[1] > 0 else "left"
+        side, balance = "right" if measured_4[1] > 0 else "left", _share(abs(measured_4[1]))
         return (
-            f"optical flow without the camera's, of what moves: on balance {abs(measured_4[1]):.0%} of all motion goes "
-            f"to the {side}. A side: from {_SIDED:.0%}, neither: up to {_EVEN:.0%}, in both halves of the future"
+            f"optical flow without the camera's, of what moves: on balance {balance} of all motion goes to the {side}. A "
+            f"side: from {_share(_SIDED)}, neither: up to {_share(_EVEN)}, in both halves of the future"
         )
 
 

@@ -81,10 +81,7 @@ def near_chance(material: Material, backbone: str) -> list[str]:
             continue
         who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
         more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
-        said.append(
-            f"{info.title}: not shown to be better than chance ({number(chance, 2)}) for {who}{more}; differences "
-            "between methods that know nothing say nothing."
-        )
+        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
     return said
 
 

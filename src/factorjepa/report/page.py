@@ -164,7 +164,9 @@ def _scorecard(material: Material, backbone: str) -> Markup:
     doubts = [tag("li", one) for one in near_chance(material, backbone)]
     return joined(
         drawn,
-        joined(tag("p", "Read with care: "), tag("ul", doubts)) if doubts else None,
+        tag("div", tag("b", "Not shown to be above chance"), tag("ul", doubts), class_="warning", role="note")
+        if doubts
+        else None,
         tables.scorecard_table(material, backbone),
         _download("scorecard"),
     )

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from ..scores import RunInfo
 from ..statistics import ContrastRow
-from ..statistics.contrasts import OURS
+from ..statistics.contrasts import OURS, PRESPECIFIED
 from ..statistics.verdict import UNTESTABLE
 from .forest import kind_of
 from .markup import Markup, joined, tag
 from .material import Material
 from .numbers import NOTHING, big, decimals, interval, number, p_value
 
+_NAMED = {contrast.name for contrast in PRESPECIFIED}  # the others' names say no more than their methods
 MOST_ROWS = 300  # of contrasts on the page; the CSV files hold all
 
 
@@ -99,8 +100,8 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
     headings: list[str | Cell] = [
-        "contrast",
         "a over b",
+        "contrast",
         "diagnostic",
         "effect",
         "95 % interval",
@@ -122,9 +123,9 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
     adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if row.adjustment else NOTHING
     tested = not row.decision.startswith(UNTESTABLE)
     return [
-        row.contrast,
         f"{material.title_of(row.a)} over {material.title_of(row.b)}",
-        material.name(row.diagnostic),
+        row.contrast if row.contrast in _NAMED else "",
+        Cell(material.name(row.diagnostic), class_="whole"),
         Cell(number(row.effect, places, sign=True), row.effect),
         Cell(interval(row.low, row.high, places, sign=True) if tested else NOTHING, row.low),
         Cell(number(row.units, 1, sign=True), row.units),

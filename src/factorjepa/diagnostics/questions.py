@@ -85,8 +85,8 @@ class Side(Topic):
     def how(self, measured_4: Array, training_n4: Array) -> str:
         side, balance = "right" if measured_4[1] > 0 else "left", _share(abs(measured_4[1]))
         return (
-            f"optical flow without the camera's, of what moves: on balance {balance} of all motion goes to the {side}. A "
-            f"side: from {_share(_SIDED)}, neither: up to {_share(_EVEN)}, in both halves of the future"
+            f"optical flow without the camera's, of what moves: on balance {balance} of all motion goes to the {side}. "
+            f"A side: from {_share(_SIDED)}, neither: up to {_share(_EVEN)}, in both halves of the future"
         )
 
 

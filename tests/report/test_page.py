@@ -343,11 +343,11 @@ class TestChance:
         page = self.of(tmp_path, 0.25)
         assert "Chance" in page.text
         assert page.text.count("dashed: chance") == 1
-        assert "Not shown to be above chance" not in page.text
+        assert "Not shown to be better than chance" not in page.text
 
     def test_who_is_not_above_it_is_named(self, tmp_path: Path) -> None:
         page = self.of(tmp_path, 0.9)
-        assert "Not shown to be above chanceAction top-1 (chance 0.90): all 3 methods." in page.text
+        assert "Not shown to be better than chanceAction top-1 (chance 0.90): all 3 methods." in page.text
 
 
 def test_a_comparison_of_unknown_replicates_is_described_without_them() -> None:

@@ -15,7 +15,7 @@ from ..statistics.compare import FEW_CITIES
 from ..statistics.contrasts import OURS
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import BETTER, NOT_SEPARATED, UNTESTABLE, WORSE
-from ..words import counted
+from ..words import counted, listed
 from .material import Material
 from .numbers import decimals, estimate, interval, number, p_value, percent
 
@@ -83,11 +83,6 @@ def near_chance(material: Material, backbone: str) -> list[str]:
         more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
         said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
     return said
-
-
-def listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
 def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

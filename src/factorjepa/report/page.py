@@ -164,7 +164,7 @@ def _scorecard(material: Material, backbone: str) -> Markup:
     doubts = [tag("li", one) for one in near_chance(material, backbone)]
     return joined(
         drawn,
-        tag("div", tag("b", "Not shown to be above chance"), tag("ul", doubts), class_="warning", role="note")
+        tag("div", tag("b", "Not shown to be better than chance"), tag("ul", doubts), class_="warning", role="note")
         if doubts
         else None,
         tables.scorecard_table(material, backbone),

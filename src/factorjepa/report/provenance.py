@@ -11,7 +11,7 @@ import yaml
 from .. import commands
 from ..scores import RunInfo, Scores
 from ..statistics import Comparison
-from ..words import counted
+from ..words import counted, listed
 
 _TARGETS = "targets"  # in a corpus, unless a run says otherwise
 _MOST_NAMES = 3  # of runs or encoders that one command made
@@ -73,5 +73,5 @@ def _listed(things: Sequence[tuple[str, str]]) -> str:
         elif names == [""]:
             said.append(kind)
         else:
-            said.append(f"{kind if len(names) == 1 or kind != 'run' else 'runs'} {' and '.join(names)}")
+            said.append(f"{kind if len(names) == 1 or kind != 'run' else 'runs'} {listed(names)}")
     return ", ".join(said)

@@ -23,7 +23,7 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths", "scores", "examples", "peers", "transfer", "detectors",
+    "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing",
 }  # fmt: skip
 TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {

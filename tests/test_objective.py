@@ -104,6 +104,14 @@ def literal_rows(channel: Tensor) -> list[list[float]]:
     return [[x / length for x in row] for row in rows]
 
 
+def covariance(channels: PerFactor[Tensor]) -> Tensor:
+    return terms.covariance_loss(terms.variance_normalised(channels))
+
+
+def nonlinear(channels: PerFactor[Tensor], **how: int) -> Tensor:
+    return terms.nonlinear_loss(terms.variance_normalised(channels), **how)
+
+
 def test_covariance_is_the_off_block_norm_of_normalised_channels() -> None:
     channels = three(2, 4, 3, seed=3)
     rows = [literal_rows(channel) for channel in channels]
@@ -114,7 +122,7 @@ def test_covariance_is_the_off_block_norm_of_normalised_channels() -> None:
                 for b in range(3):
                     gamma = sum(x[a] * y[b] for x, y in zip(rows[k], rows[other], strict=True)) / 8
                     expected += 2 * gamma**2
-    assert float(terms.covariance_loss(channels)) == pytest.approx(expected, rel=1e-12)
+    assert float(covariance(channels)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_nonlinear_leakage_is_the_centred_rbf_alignment() -> None:
@@ -134,8 +142,8 @@ def test_nonlinear_leakage_is_the_centred_rbf_alignment() -> None:
         for k in range(3)
         for j in range(k + 1, 3)
     )
-    assert float(terms.nonlinear_loss(channels)) == pytest.approx(expected, rel=1e-9)
-    both = terms.covariance_loss(channels) + 0.1 * expected
+    assert float(nonlinear(channels)) == pytest.approx(expected, rel=1e-9)
+    both = covariance(channels) + 0.1 * expected
     assert float(terms.separation_loss(channels, 0.1)) == pytest.approx(float(both), rel=1e-9)
 
 
@@ -146,17 +154,17 @@ def test_dependence_that_covariance_cannot_see_is_seen_by_the_kernels() -> None:
     x = numbers(1, 200, 1)
     independent = PerFactor(x, numbers(1, 200, 1, seed=1), numbers(1, 200, 1, seed=2))
     folded = PerFactor(x, x.square() - 1, numbers(1, 200, 1, seed=2))
-    assert terms.nonlinear_loss(folded) > 3 * terms.nonlinear_loss(independent)
+    assert nonlinear(folded) > 3 * nonlinear(independent)
     copied = PerFactor(x, x, numbers(1, 200, 1, seed=2))
-    assert terms.covariance_loss(copied) > 20 * terms.covariance_loss(independent)
+    assert covariance(copied) > 20 * covariance(independent)
 
 
 def test_drawn_rows_follow_the_seed_and_nothing_else() -> None:
     channels = three(4, 100, 3)
-    first = terms.nonlinear_loss(channels, rows=64, seed=1)
+    first = nonlinear(channels, most=64, seed=1)
     torch.manual_seed(99)
-    assert terms.nonlinear_loss(channels, rows=64, seed=1).equal(first)
-    assert not terms.nonlinear_loss(channels, rows=64, seed=2).equal(first)
+    assert nonlinear(channels, most=64, seed=1).equal(first)
+    assert not nonlinear(channels, most=64, seed=2).equal(first)
 
 
 def test_targets_are_layer_normalised_without_affine_and_without_gradient() -> None:
@@ -183,14 +191,14 @@ def test_gradients_are_those_of_the_terms() -> None:
     assert gradcheck(lambda *t: terms.factor_loss(PerFactor(*t), wanted, weight), *three(2, 4))
     assert gradcheck(lambda g: terms.visibility_loss(g, valid, slot, target, reliability), numbers(2, 3, 2))
     assert gradcheck(lambda w: terms.sparsity_loss(w, torch.tensor([[True, False], [True, True]])), numbers(2, 3, 2))
-    assert gradcheck(lambda *y: terms.covariance_loss(PerFactor(*y)), *three(2, 3, 4))
+    assert gradcheck(lambda *y: covariance(PerFactor(*y)), *three(2, 3, 4))
 
 
 def test_the_kernels_bandwidth_carries_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the median replaced by a constant, analytic and numeric gradients agree, and are those of the real one."""
     channels = three(2, 3, 4)
     live = [channel.clone().requires_grad_() for channel in channels]
-    terms.nonlinear_loss(PerFactor(*live)).backward()
+    nonlinear(PerFactor(*live)).backward()
     medians = iter([])
 
     def constant(_: Tensor) -> Tensor:
@@ -199,12 +207,12 @@ def test_the_kernels_bandwidth_carries_no_gradient(monkeypatch: pytest.MonkeyPat
     found: list[Tensor] = []
     original = Tensor.median
     monkeypatch.setattr(Tensor, "median", lambda x: found.append(original(x)) or found[-1])
-    terms.nonlinear_loss(channels)
+    nonlinear(channels)
 
     def with_fixed_bandwidths(*y: Tensor) -> Tensor:
         nonlocal medians
         medians = iter(found[:3])
-        return terms.nonlinear_loss(PerFactor(*y))
+        return nonlinear(PerFactor(*y))
 
     monkeypatch.setattr(Tensor, "median", constant)
     assert gradcheck(with_fixed_bandwidths, *channels)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from . import __version__
+from . import __version__, commands
 from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
 from .verbs import comparison, data, diagnostics, look, model, profiling, report, study, teacher, training
@@ -70,6 +70,7 @@ def main() -> None:
     """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130, SIGTERM 143."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    commands.carry_out(commands.line_of(sys.argv[1:]))
     try:
         app()
     except _Interrupted as interrupted:

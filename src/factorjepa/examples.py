@@ -44,6 +44,7 @@ class Question:
     right: int  # position in `choices`
     answers: Mapping[str, Sequence[float]]  # an encoder's title -> probability of each choice
     probe: str = ""  # what the head is and what it was fitted on
+    measured: str = ""  # how the right answer is known
 
     def __post_init__(self) -> None:
         if not 0 <= self.right < len(self.choices):

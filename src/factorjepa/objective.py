@@ -142,27 +142,43 @@ def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor, peers: Peers = A
     return peers.mean(summed_N / count_N)
 
 
-def covariance_loss(channels: PerFactor[Tensor], peers: Peers = ALONE) -> Tensor:
+def variance_normalised(channels: PerFactor[Tensor], peers: Peers = ALONE) -> Tensor:
+    """Own rows of the channels `[3, n, D]`, centred, over the root of their mean squared length, in all peers' rows."""
+    rows = torch.stack([full(channel).flatten(0, -2) for channel in channels])
+    count = rows.shape[1] * peers.world
+    rows = rows - peers.sum(rows.sum(1, keepdim=True)) / count
+    length = peers.sum(rows.square().sum((1, 2), keepdim=True)) / count
+    return rows / (length + _VARIANCE_FLOOR).sqrt()
+
+
+def covariance_loss(rows_3nD: Tensor, peers: Peers = ALONE) -> Tensor:
     """eq. L_cov: `2 sum_{k<k'} |Gamma_kk'|_F^2`, covariances over all rows of variance-normalised channels."""
-    return _covariance(_variance_normalised(channels, peers), peers)
+    moments = peers.sum(torch.stack([a.T @ b for a, b in combinations(rows_3nD, 2)]))
+    return 2 * (moments / (rows_3nD.shape[1] * peers.world)).square().sum()
 
 
-def nonlinear_loss(channels: PerFactor[Tensor], rows: int = 256, seed: int = 0, peers: Peers = ALONE) -> Tensor:
+def nonlinear_loss(rows_3nD: Tensor, most: int = 256, seed: int = 0, peers: Peers = ALONE) -> Tensor:
     """eq. L_nlin: centred RBF alignment, `sum_{k<k'} tr(K_k K_k') / (|K_k|_F |K_k'|_F + eps)`, K divided by its rows.
 
-    On at most `rows` token rows, the same for all channels, drawn by `seed`: Gram matrices of all tokens of a batch
-    would not fit. Channels are variance-normalised as for L_cov.
+    On at most `most` rows of the variance-normalised channels, the same for all, drawn by `seed`: Gram matrices of all
+    tokens of a batch would not fit.
     """
-    return _alignment(_variance_normalised(channels, peers), rows, seed, peers)
+    kernels = [_centred_rbf(rows_mD) for rows_mD in _drawn_rows(rows_3nD, most, seed, peers)]
+    return torch.stack(
+        [
+            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
+            for a, b in combinations(kernels, 2)
+        ]
+    ).sum()
 
 
 def separation_loss(
     channels: PerFactor[Tensor], nonlinear: float, rows: int = 256, seed: int = 0, peers: Peers = ALONE
 ) -> Tensor:
     """eq. L_sep: `L_cov + beta_nlin L_nlin`."""
-    normalised = _variance_normalised(channels, peers)
-    loss = _covariance(normalised, peers)
-    return loss + nonlinear * _alignment(normalised, rows, seed, peers) if nonlinear else loss
+    normalised = variance_normalised(channels, peers)
+    loss = covariance_loss(normalised, peers)
+    return loss + nonlinear * nonlinear_loss(normalised, rows, seed, peers) if nonlinear else loss
 
 
 def objective(
@@ -208,30 +224,6 @@ def objective(
         )
         total = weights.jepa * jepa + others / target_NtD.shape[-1]
     return Losses(total, jepa, factor, visibility, separation, sparsity)
-
-
-def _variance_normalised(channels: PerFactor[Tensor], peers: Peers) -> Tensor:
-    """Own rows of the channels `[3, n, D]`, centred, over the root of their mean squared length, in all peers' rows."""
-    rows = torch.stack([full(channel).flatten(0, -2) for channel in channels])
-    count = rows.shape[1] * peers.world
-    rows = rows - peers.sum(rows.sum(1, keepdim=True)) / count
-    length = peers.sum(rows.square().sum((1, 2), keepdim=True)) / count
-    return rows / (length + _VARIANCE_FLOOR).sqrt()
-
-
-def _covariance(rows_3nD: Tensor, peers: Peers) -> Tensor:
-    moments = peers.sum(torch.stack([a.T @ b for a, b in combinations(rows_3nD, 2)]))
-    return 2 * (moments / (rows_3nD.shape[1] * peers.world)).square().sum()
-
-
-def _alignment(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:
-    kernels = [_centred_rbf(rows_mD) for rows_mD in _drawn_rows(rows_3nD, most, seed, peers)]
-    return torch.stack(
-        [
-            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
-            for a, b in combinations(kernels, 2)
-        ]
-    ).sum()
 
 
 def _drawn_rows(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:

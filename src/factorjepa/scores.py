@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .errors import ScoresError
+from .missing import Missing, told
 from .storage import write_atomic
 
 Direction = Literal["lower", "higher"]
@@ -37,6 +38,7 @@ Leak(k -> k') from squared errors `k->k'` and `constant->k'`, one number for eac
 """
 
 KEY = ("backbone", "method", "seed", "city", "source", "clip_id", "diagnostic", "variant")
+CHANCE = "chance"  # the variant that says what who knows nothing would score, where that is known
 ENCODER = "encoder/"  # begins the name of a part of the evaluator that belongs to one backbone
 _METADATA = b"factorjepa"
 _WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -77,7 +79,16 @@ class RunInfo:
     run: str  # its folder's name
     config: str  # resolved, YAML
     step: int  # of the checkpoint
-    seconds: float | None = None  # of training, where logged
+    seconds: float | None = None  # of training, all its processes together, where logged
+    trained_by: tuple[str, ...] = ()  # command lines; none: not recorded
+    evaluated_by: str = ""  # command line; empty: not recorded
+    missing: tuple[Missing, ...] = ()  # scores that cannot be had
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> RunInfo:
+        """What `dataclasses.asdict` and JSON made of one."""
+        missing = tuple(Missing(**one) for one in record.get("missing", ()))
+        return cls(**{**record, "trained_by": tuple(record.get("trained_by", ())), "missing": missing})
 
 
 class Scores:
@@ -122,7 +133,7 @@ class Scores:
         try:
             about = json.loads(metadata)
             diagnostics = {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()}
-            evaluator, runs = about["evaluator"], [RunInfo(**run) for run in about["runs"]]
+            evaluator, runs = about["evaluator"], [RunInfo.of_record(run) for run in about["runs"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScoresError(f"{path}: was written by another version ({error}); evaluate again") from error
         return cls(table, diagnostics, evaluator, runs)
@@ -136,10 +147,10 @@ class Scores:
         first, evaluator = parts[0], dict(parts[0].evaluator)
         for other in parts[1:]:
             different = sorted(
-                part
-                for part in evaluator.keys() | other.evaluator.keys()
-                if evaluator.get(part) != other.evaluator.get(part)
-                and not (part.startswith(ENCODER) and (part in evaluator) != (part in other.evaluator))
+                name
+                for name in evaluator.keys() | other.evaluator.keys()
+                if evaluator.get(name) != other.evaluator.get(name)
+                and not (name.startswith(ENCODER) and (name in evaluator) != (name in other.evaluator))
             )
             evaluator |= other.evaluator
             if different:
@@ -149,6 +160,16 @@ class Scores:
                 )
             if first.diagnostics != other.diagnostics:
                 raise ScoresError("these scores define their diagnostics differently: evaluate all runs again")
+        known: set[tuple[str, str, int]] = set()
+        for part in parts:
+            if both := sorted(known & part.scored()):
+                backbone, method, seed = both[0]
+                more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+                raise ScoresError(
+                    f"{method} with seed {seed} on {backbone}{more} would be in the table twice: the same scores were "
+                    "given twice, or the run was evaluated twice; leave one of them out"
+                )
+            known |= part.scored()
         return cls(
             pa.concat_tables([part.table for part in parts]).unify_dictionaries(),
             first.diagnostics,
@@ -189,6 +210,25 @@ class Scores:
         positions = pc.index_in(self.table[column].cast(_plain().field(column).type), pa.array(names))
         return names, positions.to_numpy().astype(np.intp)
 
+    def scored(self) -> set[tuple[str, str, int]]:
+        """Backbone, method and seed of every run that has a score."""
+        rows = self.table.group_by(["backbone", "method", "seed"]).aggregate([]).to_pylist()
+        return {(row["backbone"], row["method"], row["seed"]) for row in rows}
+
+    def lacks(self) -> list[str]:
+        """Which scores cannot be had, and why: a sentence for each diagnostic and reason. Seeds that agree are one."""
+        several = len({run.backbone for run in self.runs}) > 1
+        by_method: dict[str, dict[tuple[Missing, ...], list[int]]] = {}
+        for run in self.runs:
+            name = f"{run.title} on {run.backbone}" if several else run.title
+            by_method.setdefault(name, {}).setdefault(run.missing, []).append(run.seed)
+        named = {
+            name if len(kinds) == 1 else f"{name} (seed {', '.join(map(str, seeds))})": missing
+            for name, kinds in by_method.items()
+            for missing, seeds in kinds.items()
+        }
+        return told(named, {name: info.title for name, info in self.diagnostics.items()})
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
@@ -202,8 +242,11 @@ class Scores:
             raise ScoresError(f"scores of diagnostics that nothing describes: {', '.join(sorted(unknown))}")
         counted = self.table.group_by(list(KEY)).aggregate([("value", "count")])
         if counted.num_rows < self.table.num_rows:
-            twice = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
-            raise ScoresError(f"two scores for the same thing: {twice[0] if twice else 'duplicate rows'}")
+            (twice,) = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
+            raise ScoresError(
+                f"two scores for the same thing: {twice['diagnostic']} ({twice['variant']}) of clip "
+                f"{twice['clip_id']!r} for {twice['method']} with seed {twice['seed']} on {twice['backbone']}"
+            )
 
 
 def _plain() -> pa.Schema:

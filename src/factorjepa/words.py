@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
     """`counted(1, "clip")` is "1 clip", `counted(20, "city", "cities")` is "20 cities"."""
     return f"{number:.0f} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from factorjepa.statistics.resampling import (
     Hierarchy,
     hierarchical_counts,
     leave_one_out_counts,
+    leave_one_source_out_counts,
     source_only_counts,
     weights,
 )
@@ -102,7 +103,16 @@ def test_source_only_draws_keep_every_city_once() -> None:
 
 def test_leaving_one_out_takes_cities_and_with_one_city_sources() -> None:
     assert leave_one_out_counts(Hierarchy((2, 1))).tolist() == [[0, 0, 1], [1, 1, 0]]
-    assert leave_one_out_counts(Hierarchy((3,))).tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    assert leave_one_out_counts(Hierarchy((3,))).tolist() == [[0, 3, 3], [3, 0, 3], [3, 3, 0]]
+
+
+def test_leaving_out_a_source_leaves_its_city_its_weight() -> None:
+    place = Hierarchy((2, 1, 3))
+    weight_BV = weights(leave_one_source_out_counts(place), np.ones(6, bool), place)
+    by_city = np.add.reduceat(weight_BV, place.starts_C, axis=1)
+    assert by_city[[0, 1, 3, 4, 5]] == pytest.approx(np.full((5, 3), 1 / 3))
+    assert not weight_BV[range(2), range(2)].any()
+    assert np.isnan(weight_BV[2]).all(), "a city's only source cannot be left out"
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,9 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
+from factorjepa.scores import DiagnosticInfo
 from factorjepa.statistics import CompareSettings, Contrast, compare
-from factorjepa.statistics.intervals import bca, expected_coverage, p_value, separation
+from factorjepa.statistics.estimand import Distribution, Estimator, Request
+from factorjepa.statistics.intervals import acceleration_of, bca, expected_coverage, p_value, separation
+from factorjepa.statistics.measures import measures_of
 from factorjepa.statistics.multiplicity import benjamini_hochberg, holm
+from factorjepa.statistics.panel import Block, Panel
 from factorjepa.statistics.resampling import Draws, Hierarchy, hierarchical_counts, leave_one_out_counts
 
 from .tables import rows_of, scores_of
@@ -33,10 +38,51 @@ def test_bca_is_scipys_for_the_same_resamples(statistic: str) -> None:
     theirs = scipy.stats.bootstrap(data, of, n_resamples=3000, paired=True, method="BCa", rng=1)
     left_out = [np.delete(np.arange(25), j) for j in range(25)]
     jackknife = np.array([of(*(x[kept] for x in data)) for kept in left_out])
-    ours = bca(float(of(*data)), theirs.bootstrap_distribution, jackknife)
+    ours = bca(float(of(*data)), theirs.bootstrap_distribution, [jackknife])
     interval = theirs.confidence_interval
     assert ours.kind == "BCa"
     assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+
+
+def test_fixed_cities_are_accelerated_by_their_sources_as_scipy_does_for_several_samples() -> None:
+    """With the cities' jackknife the interval would lean by how cities differ, which nobody resampled."""
+    random = np.random.default_rng(5)
+    samples = [random.lognormal(sigma=1.2, size=size) + level for size, level in ((6, 0.0), (9, 4.0), (12, 1.0))]
+
+    def of(*cities: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.mean([np.mean(one, axis=axis) for one in cities], axis=0)
+
+    theirs = scipy.stats.bootstrap(samples, of, n_resamples=3000, method="BCa", rng=1)
+    found = fixed_cities(samples)
+    ours = bca(found.estimate, theirs.bootstrap_distribution, found.source_jackknives_C)
+    interval = theirs.confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    by_cities = bca(found.estimate, theirs.bootstrap_distribution, [found.jackknife_J])
+    assert abs(by_cities.high - ours.high) > 0.02 * (ours.high - ours.low)
+
+
+def test_seeds_are_left_out_where_seeds_were_drawn() -> None:
+    """One clip's value in four seeds: a city alone, so what leans is what the seeds say."""
+    seeds = np.array([0.0, 0.1, 0.2, 3.0])
+    found = fixed_cities([np.array([1.0, 2.0])], seeds)
+    (without,) = found.seed_jackknives
+    assert without == pytest.approx([1.5 + np.delete(seeds, k).mean() for k in range(4)])
+    assert acceleration_of(found.seed_jackknives) > 0.05
+    effect = found.over(fixed_cities([np.array([1.0, 2.0])], np.zeros(1)), 1.0)
+    assert effect.seed_jackknives[0] == pytest.approx(without - 1.5)
+
+
+def fixed_cities(samples: Sequence[np.ndarray], seeds: np.ndarray | None = None) -> Distribution:
+    """The distribution of a method with a clip to each source; seeds add a constant."""
+    seeds = np.zeros(1) if seeds is None else seeds
+    info = DiagnosticInfo("x", "x", "", "higher", "", "primary", "", "")
+    place = Hierarchy(tuple(map(len, samples)))
+    values_RNK = (np.concatenate(samples)[None] + seeds[:, None])[..., None]
+    runs = tuple(("a", seed) for seed in range(len(seeds)))
+    panel = Panel("nano", runs, {}, place, np.arange(place.sources), {"x": Block(info, ("pooled",), values_RNK)})
+    request = Request("a", tuple(range(len(seeds))), np.ones(place.sources, np.bool_).tobytes())
+    measure = measures_of(info, ["pooled"])[0]
+    return Estimator(panel, 200, 0).distributions(measure, [request])[request]
 
 
 def test_one_source_per_city_is_the_one_level_bootstrap() -> None:
@@ -45,7 +91,7 @@ def test_one_source_per_city_is_the_one_level_bootstrap() -> None:
     hierarchy, valid = Hierarchy((1,) * 30), np.ones(30, bool)
     replicates = Draws(hierarchical_counts(hierarchy, 20_000, 0), hierarchy).of(sample[:, None], valid)[:, 0]
     jackknife = Draws(leave_one_out_counts(hierarchy), hierarchy).of(sample[:, None], valid)[:, 0]
-    ours = bca(float(sample.mean()), replicates, jackknife)
+    ours = bca(float(sample.mean()), replicates, [jackknife])
     theirs = scipy.stats.bootstrap((sample,), np.mean, n_resamples=20_000, rng=1).confidence_interval
     width = theirs.high - theirs.low
     assert abs(ours.low - theirs.low) < 0.03 * width
@@ -53,14 +99,14 @@ def test_one_source_per_city_is_the_one_level_bootstrap() -> None:
 
 
 def test_degenerate_intervals_say_so() -> None:
-    same = bca(2.0, np.full(100, 2.0), np.full(5, 2.0))
+    same = bca(2.0, np.full(100, 2.0), [np.full(5, 2.0)])
     assert (same.low, same.high, same.kind) == (2.0, 2.0, "constant")
-    outside = bca(5.0, np.random.default_rng(0).random(100), np.arange(5.0))
+    outside = bca(5.0, np.random.default_rng(0).random(100), [np.arange(5.0)])
     assert outside.kind == "percentile"
     assert "outside all replicates" in outside.note
-    assert bca(float("nan"), np.zeros(10), np.zeros(3)).kind == "none"
+    assert bca(float("nan"), np.zeros(10), [np.zeros(3)]).kind == "none"
     holes = np.where(np.arange(100) < 20, np.nan, np.arange(100.0))
-    assert bca(50.0, holes, np.arange(5.0)).note == "undefined in 20% of the replicates"
+    assert bca(50.0, holes, [np.arange(5.0)]).note == "undefined in 20% of the replicates"
 
 
 def test_p_values_follow_their_definition() -> None:
@@ -71,7 +117,7 @@ def test_p_values_follow_their_definition() -> None:
 
 
 def test_one_unit_is_an_interval_that_touches_zero() -> None:
-    interval = bca(1.0, np.random.default_rng(0).normal(1, 0.3, 5000), np.random.default_rng(1).normal(size=20))
+    interval = bca(1.0, np.random.default_rng(0).normal(1, 0.3, 5000), [np.random.default_rng(1).normal(size=20)])
     touching = dataclasses.replace(interval, low=0.0)
     assert separation(1.0, touching) == 1.0
     assert separation(-1.0, dataclasses.replace(interval, low=-3.0, high=0.0)) == -1.0

@@ -55,3 +55,13 @@ def test_missing_scores_are_an_error_in_words(
 ) -> None:
     assert run(monkeypatch, tmp_path / "nothing") == 1
     assert "factorjepa evaluate" in capsys.readouterr().err
+
+
+def test_the_same_scores_twice_are_an_error_in_words(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, files[2], files[2]) == 1
+    said = capsys.readouterr().err
+    assert "factorjepa with seed" in said
+    assert "the same scores were given twice" in said
+    assert "{" not in said

@@ -78,6 +78,6 @@ def evaluator(streets: Path, settings: Callable[..., TrainSettings]) -> Callable
 
     def made(**changes: object) -> Evaluator:
         conditions = Conditions.of(settings(data=str(streets)), None, None)
-        return Evaluator(conditions, EvaluateSettings.model_validate({"split": "audit", **changes}), CPU, True)
+        return Evaluator(conditions, EvaluateSettings.model_validate({"split": "audit", **changes}), CPU)
 
     return made

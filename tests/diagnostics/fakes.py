@@ -89,3 +89,8 @@ def means(one: Diagnostic) -> dict[str, float]:
     for found in one.found:
         values.setdefault(found.variant, []).append(found.value)
     return {variant: sum(some) / len(some) for variant, some in values.items()}
+
+
+def reasons(one: Diagnostic) -> dict[str, int]:
+    """Why scores are missing, and of how many clips."""
+    return {lack.reason: lack.clips for lack in one.missing}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from factorjepa import commands
 from factorjepa import scores as scores_module
 from factorjepa.diagnostics import evaluation
 from factorjepa.diagnostics.evaluation import evaluate
 from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.settings import EvaluateSettings
-from factorjepa.errors import ConfigError, DiagnosticsError, ScoresError, TeacherError
+from factorjepa.errors import ConfigError, DiagnosticsError, ScoresError
+from factorjepa.missing import Missing, told
 from factorjepa.scores import Scores
 from factorjepa.training.engine import Engine
 from factorjepa.training.restore import restore
@@ -100,10 +103,71 @@ def test_without_packets_only_runs_that_read_states_are_refused(
     bare = tmp_path / "bare"
     shutil.copytree(streets, bare, symlinks=True, ignore=shutil.ignore_patterns("targets"))
     settings = EvaluateSettings(split="test", clips=1)
-    made = evaluate([trained("frozen")], tmp_path / "out", settings, CPU, data=bare)
+    needy = trained("factorjepa")
+    made = evaluate([needy, trained("frozen")], tmp_path / "out", settings, CPU, data=bare)
+    assert [run.method for run in made.scores.runs] == ["frozen"]
     assert "depth" not in made.scores.values("diagnostic")
-    with pytest.raises(TeacherError, match=r"factorjepa targets(.|\n)*never a target"):
-        evaluate([trained("factorjepa")], tmp_path / "out", settings, CPU, data=bare)
+    assert re.search(r"factorjepa targets(.|\n)*never a target", made.failed[str(needy)])
+    with pytest.raises(DiagnosticsError, match=r"no run could be evaluated(.|\n)*never a target"):
+        evaluate([needy], tmp_path / "out", settings, CPU, data=bare)
+
+
+def test_runs_that_cannot_be_read_or_opened_are_named_and_the_others_measured(trained: Trained, tmp_path: Path) -> None:
+    """Whatever is wrong with a run: no folder, a broken configuration, weights of its backbone that are gone."""
+    absent, garbled, homeless = tmp_path / "absent", tmp_path / "garbled", tmp_path / "homeless"
+    for folder in (garbled, homeless):
+        shutil.copytree(trained("full"), folder, symlinks=True)
+    (garbled / "config.yaml").write_text("method: [")
+    config = (homeless / "config.yaml").read_text()
+    there = re.search(r"^weights: (.*)$", config, re.MULTILINE)
+    assert there is not None
+    (homeless / "config.yaml").write_text(config.replace(there[1], str(tmp_path / "gone.safetensors")))
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    made = evaluate([absent, garbled, homeless, trained("frozen")], tmp_path / "out", settings, CPU)
+    assert [run.method for run in made.scores.runs] == ["frozen"]
+    assert set(made.failed) == {str(absent), str(garbled), str(homeless)}
+    assert "is not a run" in made.failed[str(absent)]
+    assert "gone.safetensors" in made.failed[str(homeless)]
+
+
+def test_runs_under_other_conditions_are_named_and_not_joined(trained: Trained, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(trained("full"), other, symlinks=True)
+    config = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(re.sub(r"context: \d+", "context: 8", config))
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    made = evaluate([trained("frozen"), other], tmp_path / "out", settings, CPU)
+    assert "different evaluators (packets, window)" in made.failed[str(other)]
+    assert [run.method for run in made.scores.runs] == ["frozen"]
+
+
+def test_a_reason_is_told_once_with_variants_clips_and_methods() -> None:
+    lack = [Missing("future_l1", variant, "no agent is seen", 3) for variant in ("agents", "interacting")]
+    other = Missing("leakage", "", "the predictor has no channels", 6)
+    missing = {"a": lack, "b": [*lack, other], "c": lack}
+    assert told(missing, {"future_l1": "Future-frame L1"}) == [
+        "Future-frame L1 (agents, interacting): no score of 3 clips for all 3 methods: no agent is seen",
+        "leakage: no score of 6 clips for b: the predictor has no channels",
+    ]
+
+
+def test_what_is_missing_and_the_commands_travel_with_the_scores(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1", "leakage"))
+    run = tmp_path / "full"
+    shutil.copytree(trained("full"), run, symlinks=True)
+    monkeypatch.setattr(commands, "_line", "factorjepa evaluate x")
+    (run / "commands.txt").write_text("factorjepa train a\nfactorjepa train a --resume\n")
+    evaluate([run], tmp_path / "out", settings, CPU)
+    monkeypatch.setattr(commands, "_line", "factorjepa evaluate y")
+    evaluate([run, trained("frozen")], tmp_path / "out", settings, CPU)
+    scores = Scores.read(tmp_path / "out")
+    of = {info.method: info for info in scores.runs}
+    assert of["full"].trained_by == ("factorjepa train a", "factorjepa train a --resume")
+    assert (of["full"].evaluated_by, of["frozen"].evaluated_by) == ("factorjepa evaluate x", "factorjepa evaluate y")
+    assert of["frozen"].trained_by == ()
+    assert "Channel leakage: no score of 1 clip for all 2 methods: the predictor has no channels" in scores.lacks()
 
 
 def test_scores_of_another_evaluator_do_not_join(trained: Trained, tmp_path: Path) -> None:
@@ -125,8 +189,11 @@ def test_the_command_evaluates_and_says_what_it_found(process: Callable, trained
     assert (tmp_path / "out" / "scores.parquet").exists()
     about = json.loads(next((tmp_path / "out" / "parts").glob("*.json")).read_text())
     assert about["run"] == str(run)
-    listed = process("diagnostics")
-    assert all(one.info.name in listed.stdout for one in DIAGNOSTICS)
+    assert Scores.read(tmp_path / "out").runs[0].evaluated_by.startswith(f"factorjepa evaluate {run} --out")
+    failed = process(*words[:1], tmp_path / "absent", *words[1:])
+    assert failed.returncode == 1
+    assert "was evaluated before" in failed.stdout
+    assert "absent: is not a run" in failed.stderr
 
 
 def test_settings_that_make_no_curve_are_refused() -> None:

@@ -19,7 +19,7 @@ from factorjepa.diagnostics.scene import Scene
 from factorjepa.errors import CorpusError
 from factorjepa.world import ClipTruth
 
-from .fakes import means, oracle, subject
+from .fakes import means, oracle, reasons, subject
 
 Make = Callable[..., Evaluator]
 
@@ -52,8 +52,8 @@ def test_black_clips_have_no_interventions_and_no_motion_but_an_error(evaluator:
     black = altered(scene, frames_BTHW3=np.zeros_like(scene.frames_BTHW3))
     found = measured(side, Part("measure", False, False), black)
     assert means(found["intervention_l1"]) == {"retained": 0.0}
-    assert "nothing moves by itself" in found["intervention_l1"].missing
-    assert "training clips show no motion" in found["motion_cosine"].missing
+    assert "nothing moves by itself" in reasons(found["intervention_l1"])
+    assert "training clips show no motion" in reasons(found["motion_cosine"])
     assert means(found["future_l1"])["pooled"] == 0
 
 
@@ -74,14 +74,14 @@ def test_streets_without_agents_are_measured_where_agents_do_not_matter(evaluato
     assert "agents" not in means(found["future_l1"])
     assert "true_region" not in means(found["intervention_l1"])
     assert "counterfactual" not in means(found["intervention_l1"])
-    assert "no agent is seen now and a second later" in found["position_readout"].missing
+    assert "no agent is seen now and a second later" in reasons(found["position_readout"])
     assert means(found["intervention_l1"])["pooled"] == 0
 
 
 def test_one_clip_is_enough_for_all_that_needs_no_other(evaluator: Make) -> None:
     side = evaluator(clips=1)
     found = measured(side, Part("measure", True, True, True), next(iter(side.parts[2])))
-    assert "fewer than three audit sources: none to fit a probe on" in found["depth_truth"].missing
+    assert "fewer than three audit sources: none to fit a probe on" in reasons(found["depth_truth"])
     assert {"future_l1", "mask_slope", "intervention_l1", "motion_cosine"} <= {k for k, v in found.items() if v.found}
 
 

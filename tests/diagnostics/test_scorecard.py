@@ -25,7 +25,8 @@ from factorjepa.corpus.windows import WindowSpec
 from factorjepa.diagnostics import scorecard as module
 from factorjepa.diagnostics.asks import PLAIN, Predict
 from factorjepa.diagnostics.continuing import FromEarly, Paced
-from factorjepa.diagnostics.looking import Looked, Looker, correspondence
+from factorjepa.diagnostics.correspondence import chance_of_cycle_back, cycle_back
+from factorjepa.diagnostics.looking import Looked, Looker, correspondence, views
 from factorjepa.diagnostics.reference import Precision
 from factorjepa.diagnostics.reordered import REVERSED
 from factorjepa.diagnostics.scene import Known, Scene
@@ -130,9 +131,9 @@ def test_encoders_stand_in_one_table_and_are_compared(streets: Path, tmp_path: P
         mine = (columns["diagnostic"] == diagnostic) & (columns["method"] == "frozen:blind")
         return np.asarray(columns["value"][mine & (columns["variant"] == "pooled")], np.float64)
 
-    # Who sees nothing is right in one of K; all of four steps of a second come back to the first.
+    # Who sees nothing is right in one of K; all of eight steps of half a second come back to the first.
     known = {"arrow_of_time": 1 / 2, "temporal_order": 1 / 2, "playback_pace": 1 / 3, "tcc_kendall_tau": 0,
-             "tcc_cycle_back": 1.5}  # fmt: skip
+             "tcc_cycle_back": 1.75}  # fmt: skip
     for diagnostic, expected in known.items():
         np.testing.assert_allclose(values(diagnostic), expected, atol=1e-9, err_msg=diagnostic)
     result = CliRunner().invoke(app, ["compare", str(tmp_path), "--out", str(tmp_path / "compared")])
@@ -166,11 +167,25 @@ def test_steps_that_differ_are_matched_in_order_and_the_same_ones_backwards_are_
     seconds, tau = correspondence(look, scene(streets, look, np.linspace(0, 240, 16).round()))
     assert seconds.tolist() == [0.0, 0.0]
     assert tau.tolist() == [1.0, 1.0]
-    there_and_back = np.array([0, 80, 80, 160, 160, 240, 240, 240] * 2)[
-        [0, 7, 1, 6, 2, 5, 3, 4, 4, 3, 5, 2, 6, 1, 7, 0]
-    ]
+    there_and_back = np.array([0, 0, 80, 80, 160, 160, 240, 240, 240, 240, 160, 160, 80, 80, 0, 0])
     _, tau = correspondence(look, scene(streets, look, there_and_back))
     assert (tau < 1).all()
+
+
+def test_the_matched_views_share_a_third_of_the_picture_at_other_places() -> None:
+    """At the same place any pixel would do: raw ones matched even with odd frames as well as an encoder did."""
+    column = np.broadcast_to(np.arange(96, dtype=np.uint8)[:, None], (1, 4, 96, 96, 3))
+    left, right = views(column)
+    assert left.shape == right.shape == (1, 4, 64, 64, 3)
+    assert set(left[..., 0].ravel()) & set(right[..., 0].ravel()) == set(range(32, 64))
+    assert not (left == right).any()
+
+
+def test_noise_comes_back_by_chance_as_often_as_is_said() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for n in (4, 8):
+        found = cycle_back(torch.rand(20_000, n, n, generator=generator)).mean()
+        assert float(found) == pytest.approx(chance_of_cycle_back(n), rel=0.02)
 
 
 def test_what_needs_a_predictor_is_refused(streets: Path) -> None:

@@ -33,12 +33,13 @@ from factorjepa.diagnostics.stability import RolloutDrift
 from factorjepa.diagnostics.taxonomy_f1 import TaxonomyF1
 from factorjepa.diagnostics.transformations import TemporalOrder
 from factorjepa.errors import DiagnosticsError
+from factorjepa.missing import Missing
 from factorjepa.teacher.states import GEOMETRY, object_states
 from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
 
 from .conftest import CPU
-from .fakes import means, subject
+from .fakes import means, reasons, subject
 from .test_leaks import with_another_future
 
 Make = Callable[..., Evaluator]
@@ -192,8 +193,8 @@ def test_a_prediction_that_tells_what_was_done_is_read() -> None:
         said[PLAIN] += 3.0
         one.see(Part(role, True, False), scene, cast(Answers, {ask: Predicted(tokens) for ask, tokens in said.items()}))
     one.finish()
-    assert {found.value for found in one.found} == {1.0}
-    assert len(one.found) == 6
+    assert [found.value for found in one.found if found.variant == "pooled"] == [1.0] * 6
+    assert means(one)["chance"] == 1 / 2
 
 
 @given(st.lists(st.integers(1, 9), min_size=5, max_size=9))
@@ -210,8 +211,8 @@ def test_the_first_training_clips_are_used_however_they_are_batched(sizes: list[
             told = Moments(torch.eye(3), torch.ones(3, 6), 7, min(ask.clips, size))
             drift.see(part, scene, cast(Answers, {ask: told}))
         seen += size
-    assert {each.clip_id for each in one._pools["fit"].clips} == {str(n) for n in range(5)}
-    assert len(one._pools["fit"]) == 2 * 5
+    assert {each.clip_id for each in one.pools["fit"].clips} == {str(n) for n in range(5)}
+    assert len(one.pools["fit"]) == 2 * 5
     assert drift._moments is not None
     assert drift._moments.clips == 5
 
@@ -242,13 +243,15 @@ def test_actions_of_the_manifest_are_read_and_unknown_ones_cannot_be() -> None:
     found = shown(ActionTop1(EvaluateSettings()), rows)
     values = {each.clip.clip_id: each.value for each in found.found if each.variant == "pooled"}
     assert values == {**{str(n): 1.0 for n in range(6)}, "90": 0.0}
-    assert found.missing == {"the manifest has no 'action'": {"91"}}
+    assert means(found)["chance"] == pytest.approx(2 / 7), "the commonest of three classes, and one that nobody knows"
+    reason = "the manifest has no 'action'"
+    assert found.missing == [Missing("action_top1", variant, reason, 1) for variant in ("pooled", "chance")]
 
 
 def test_without_actions_and_motion_there_is_no_accuracy() -> None:
     found = shown(ActionTop1(EvaluateSettings()), {role: [(clip(n), 0) for n in range(4)] for role in ROLES})
     assert not found.found
-    assert [len(clips) for clips in found.missing.values()] == [4]
+    assert [lack.clips for lack in found.missing] == [4]
 
 
 def test_taxonomy_rows_are_of_the_training_clips_classes_whatever_is_there() -> None:
@@ -260,17 +263,20 @@ def test_taxonomy_rows_are_of_the_training_clips_classes_whatever_is_there() -> 
     found = shown(TaxonomyF1(EvaluateSettings()), rows)
     assert {each.variant for each in found.found} == {
         f"{row}/{kind}" for row in ("tp", "fp", "fn") for kind in ("animal", "pedal cycle", "pedestrian")
-    }
+    } | {"chance"}
     assert means(found)["tp/pedestrian"] == 1
+    assert means(found)["chance"] == pytest.approx((2 * 1 / 2 + 2 * 0.4 / 1.4 + 0) / 3), "always yes: 2 p / (1 + p)"
     assert means(found)["tp/pedal cycle"] == pytest.approx(2 / 5)
     assert means(found)["fp/animal"] == means(found)["fn/pedal cycle"] == means(found)["tp/animal"] == 0
-    assert {tuple(sorted(clips)) for clips in found.missing.values()} == {("8",), ("9",)}
+    assert reasons(found) == {
+        "the manifest has no 'taxonomy'": 1, "it shows a class that no training clip does, which has no F1": 1,
+    }  # fmt: skip
 
 
 def test_where_nobody_looked_for_agents_there_is_no_f1() -> None:
     found = shown(TaxonomyF1(EvaluateSettings()), {role: [(clip(n), 0) for n in range(4)] for role in ROLES})
     assert not found.found
-    assert found.missing == {"the manifest has no 'taxonomy'": {"0", "1", "2", "3"}}
+    assert reasons(found) == {"the manifest has no 'taxonomy'": 4}
 
 
 def test_lists_in_the_manifest_come_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Callable
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from factorjepa import commands
 from factorjepa.errors import ReportError, ScoresError
 from factorjepa.examples import Example, Question
+from factorjepa.missing import Missing
 from factorjepa.report.answers import answers, cautions, change
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
+from factorjepa.training.run import RunDirectory
 
 from . import synthetic
 from .conftest import Make
@@ -267,6 +271,93 @@ class TestHostile:
             make_report(tmp_path)
         with pytest.raises(ReportError, match="is not a folder"):
             make_report(tmp_path / "nothing")
+
+
+class TestHowItWasMade:
+    """Commands are shown as they were given; what nobody recorded is not made up."""
+
+    def test_commands_stand_with_what_they_made_and_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        made_by = {
+            "frozen": ("factorjepa train c --method frozen --set 'a=[1, 2]'",),
+            "factorjepa": ("x", "x --resume"),
+        }
+        scores = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+        evaluated = "factorjepa evaluate runs/a --set probes.fit_clips=20 --clips 14"
+        runs = [
+            dataclasses.replace(run, trained_by=made_by.get(run.method, ()), evaluated_by=evaluated)
+            for run in scores.runs
+        ]
+        scores.runs[:] = runs
+        monkeypatch.setattr(commands, "_line", "factorjepa report out")
+        page = made(tmp_path, scores)
+        assert page.text.count(evaluated) == 1
+        assert f"# scores of {len(runs)} runs\n{evaluated}" in page.text
+        assert f"# run frozen-17\n{made_by['frozen'][0]}" in page.text
+        assert "# runs factorjepa-17 and factorjepa-29\nx\n" in page.text
+        assert "x --resume" in page.text
+        assert "# comparison, page\nfactorjepa report out" in page.text
+        assert "or an older version did: runs auto_rgn-17 and auto_rgn-29." in page.text
+        assert "factorjepa train CORPUS" not in page.text
+
+    def test_nothing_is_invented_where_nothing_was_recorded(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(commands, "_line", "")
+        page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False))
+        assert "factorjepa train" not in page.text
+        assert "factorjepa evaluate --out" not in page.text
+        assert "Not recorded" in page.text
+
+    def test_reasons_for_missing_scores_are_told_once(self, tmp_path: Path) -> None:
+        scores = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+        lack = (Missing("future_l1", "agents", "no agent is seen", 3),)
+        scores.runs[:] = [dataclasses.replace(run, missing=lack) for run in scores.runs]
+        page = made(tmp_path, scores)
+        assert page.text.count("no agent is seen") == 1
+        assert "Future-frame L1 (agents): no score of 3 clips for all 3 methods: no agent is seen" in page.text
+
+    def test_hours_are_of_all_processes(self, run: Make) -> None:
+        folder = RunDirectory(run("a"))
+        records = [{"step": 1, "seconds": 10.0, "processes": 8}, {"step": 2, "seconds": 5.0, "processes": 2}]
+        (folder.folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+        assert folder.process_seconds() == 90
+        (folder.folder / "metrics.jsonl").write_text('{"step": 1, "seconds": 10.0}\n')
+        assert folder.process_seconds() == 10
+        (folder.folder / "environment.json").write_text('{"processes": "8 (ddp)"}')
+        assert folder.process_seconds() == 80, "an older record says only how many began"
+        (folder.folder / "metrics.jsonl").write_text('{"step": 0}\n')
+        assert folder.process_seconds() is None
+
+
+class TestChance:
+    """What who knows nothing scores stands beside every score that has such a level."""
+
+    def of(self, folder: Path, chance: float) -> Page:
+        scores = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+        rows = scores.table.to_pylist()
+        probed = [row for row in rows if row["diagnostic"] == "action_top1"]
+        rows += [{**row, "variant": "chance", "value": chance} for row in probed]
+        return made(folder, Scores.of_rows(rows, scores.diagnostics, scores.evaluator, scores.runs))
+
+    def test_the_table_has_a_row_for_it_and_the_figure_a_line(self, tmp_path: Path) -> None:
+        page = self.of(tmp_path, 0.25)
+        assert "Chance" in page.text
+        assert page.text.count("dashed: chance") == 1
+        assert "Not shown to be better than chance" not in page.text
+
+    def test_who_is_not_above_it_is_named(self, tmp_path: Path) -> None:
+        page = self.of(tmp_path, 0.9)
+        assert "Not shown to be better than chanceAction top-1 (chance 0.90): all 3 methods." in page.text
+
+
+def test_a_comparison_of_unknown_replicates_is_described_without_them() -> None:
+    scores = synthetic.scores(**SMALL, methods=("auto_rgn", "factorjepa"), structure=False)
+    comparison = compare(scores, QUICK)
+    known = answers(Material("x", scores, comparison), "nano")[2].evidence[0]
+    comparison.settings.pop("replicates")
+    unknown = answers(Material("x", scores, comparison), "nano")[2].evidence[0]
+    assert "500 replicates, BCa" in known
+    assert unknown == known.replace("500 replicates, ", "")
 
 
 def test_questions_and_maps_are_shown(rich: Path) -> None:

@@ -24,7 +24,7 @@ from factorjepa.training.settings import TrainSettings
 from .test_engine import wait_for_steps
 
 CPU = torch.device("cpu")
-PLAIN = {"seconds", "wait", "clips_per_s"}  # what is measured by the clock
+PLAIN = {"seconds", "wait", "clips_per_s", "processes"}  # what is measured by the clock, and who measured
 
 # name: settings. One process takes 4 clips a pass; two take 2 each.
 JOBS: dict[str, dict[str, Any]] = {

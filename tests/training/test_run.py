@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from factorjepa import commands
 from factorjepa.errors import StorageError, TrainingError
 from factorjepa.training.run import CHECKPOINTS, RunDirectory
 
@@ -36,6 +37,20 @@ def test_a_half_written_checkpoint_is_not_seen_and_is_cleared_away(tmp_path: Pat
     with begun(tmp_path / "run", resume=True) as run:
         assert run.steps() == [5]
         assert not half.exists()
+
+
+def test_the_commands_that_began_and_resumed_it_are_kept_and_those_of_a_false_start_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in ("factorjepa train a lr=-1", "factorjepa train a"):
+        monkeypatch.setattr(commands, "_line", line)
+        with begun(tmp_path / "run") as run:
+            pass
+    run.save(5, {"a": torch.zeros(1)}, {})
+    monkeypatch.setattr(commands, "_line", "factorjepa train a --resume")
+    with begun(tmp_path / "run", resume=True):
+        pass
+    assert commands.recorded(tmp_path / "run") == ["factorjepa train a", "factorjepa train a --resume"]
 
 
 def test_best_points_to_a_checkpoint_that_pruning_keeps(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Released DINOv2 weights (`dinov2_vit*14_pretrain.pth`, `dinov2_vit*14_reg4_pretrain.pth`), strictly loaded.
 
-They are plain state dicts. As everywhere here the model is built on the meta device and takes the file's memory-mapped
-tensors as its parameters, so that there is one copy; every key must fit, and nothing but tensors is unpickled.
+They are plain state dicts; transformers' `model.safetensors` of the same models is read as well. As everywhere here the
+model is built on the meta device and takes the file's memory-mapped tensors as its parameters, so that there is one
+copy; every key must fit, and nothing but tensors is unpickled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from ..errors import BackboneError
 from .dinov2 import SPECS, Dinov2, Dinov2Spec, build_dinov2, dinov2_spec
-from .reading import Shapes, read_torch
+from .huggingface import is_huggingface
+from .reading import Shapes, open_weights, read_torch
 from .recognition import agreement, compare, likeliest, table
 from .releases import release_of
 
@@ -75,7 +77,12 @@ def _open(path: Path) -> dict[str, Tensor]:
         )
     if path.stat().st_size == 0:
         raise BackboneError(f"{path}: is empty (0 bytes); fetch it again")
-    content = read_torch(path)
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"PK"
+    content = read_torch(path) if zipped else {}
+    if not zipped or is_huggingface(map(str, content)):
+        weights = open_weights(path)
+        return {key.removeprefix("encoder."): weights.read(key) for key in weights.shapes}
     other = sorted(str(key) for key, value in content.items() if not isinstance(value, Tensor))
     if other or not content:
         raise BackboneError(

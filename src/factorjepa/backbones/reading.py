@@ -1,4 +1,4 @@
-"""Opening weights files without trusting them: official `.pt`, bare state dicts, and safetensors.
+"""Opening weights files without trusting them: official `.pt`, bare state dicts, safetensors, transformers' names.
 
 What a file is, is read from its first bytes, not from its name. A torch file must be in the zip format (memory-mapped,
 tensor by tensor) and is never unpickled beyond tensors and plain containers; anything else is refused unread.
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BackboneError
+from .huggingface import SOURCE, is_huggingface, pieces
 
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")  # the averaged weights are the ones to use
 PARTS = ("encoder.", "predictor.")
@@ -82,6 +83,10 @@ def _open_safetensors(path: Path) -> WeightsFile:
             f"{path}: is damaged or incomplete as safetensors ({error}); fetch or convert it again"
         ) from None
     slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118
+    if is_huggingface(slices):
+        shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
+        odd = frozenset(key for key, one in slices.items() if one.get_dtype() not in _FLOATING)
+        return _translated(path, shapes, file.get_tensor, odd)
     stored = _placed(path, slices)
     metadata: dict[str, str] = file.metadata() or {}
     ours = metadata.get("format") == FORMAT
@@ -106,6 +111,10 @@ def _open_torch(path: Path) -> WeightsFile:
             tensors |= _under(path, "predictor.", content["predictor"])
     else:
         flat = _bare_tensors(path, content)
+        if is_huggingface(flat):
+            shapes = {key: tuple(tensor.shape) for key, tensor in flat.items()}
+            odd = frozenset(key for key, tensor in flat.items() if not tensor.is_floating_point())
+            return _translated(path, shapes, flat.__getitem__, odd)
         tensors = {key: flat[source] for key, source in _placed(path, flat).items()}
         sources = _bare(tensors)
     return WeightsFile(
@@ -114,6 +123,20 @@ def _open_torch(path: Path) -> WeightsFile:
         tensors.__getitem__,
         sources,
         frozenset(key for key, tensor in tensors.items() if not tensor.is_floating_point()),
+    )
+
+
+def _translated(
+    path: Path, shapes: Shapes, tensor: Callable[[str], Tensor], whole_numbers: frozenset[str]
+) -> WeightsFile:
+    """A file in the names of transformers, under ours."""
+    found = pieces(shapes)
+    return WeightsFile(
+        path,
+        {key: piece.shape(shapes) for key, piece in found.items()},
+        lambda key: found[key].read(tensor),
+        {part: SOURCE for part in PARTS if any(key.startswith(part) for key in found)},
+        frozenset(key for key, piece in found.items() if whole_numbers & {*piece.sources}),
     )
 
 

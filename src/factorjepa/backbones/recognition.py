@@ -11,6 +11,7 @@ from typing import Literal
 
 from ..errors import BackboneError
 from .backbone import build
+from .huggingface import SOURCE
 from .reading import PARTS, Shapes, WeightsFile, open_weights
 from .spec import BackboneSpec, name_of, names, resolve
 
@@ -161,15 +162,15 @@ def _advice(weights: WeightsFile, arch: str | None) -> str:
     declared = weights.header.get("arch")
     if declared and declared != arch:
         return f"The file says that it is {declared!r}: load it as that (--arch)."
-    if any(".attention." in key or key.startswith(("encoder.layer.", "encoder.embeddings.")) for key in weights.shapes):
-        return (
-            "These are the names of Hugging Face transformers, whose files are not read here: fetch the official one "
-            "(`factorjepa weights list`)."
-        )
     from .families import fitting as families_of  # it compares keys with what is above
 
     if others := families_of(weights):
         return f"It holds {' or '.join(others)}, an encoder to look through: `factorjepa scorecard` takes it."
+    if SOURCE in weights.sources.values():
+        return (
+            "The file has the names of Hugging Face transformers. Of those, V-JEPA 2, I-JEPA and DINOv2 are read, "
+            "whole and without a head: fetch such a file, or the publisher's own (`factorjepa weights list`)."
+        )
     if weights.whole_numbers:
         return "Weights are floating point: the file was quantised, or is of another model."
     likely, share = most_likely(weights.shapes)

@@ -6,32 +6,30 @@ equally frequent bins of the training clips.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 
-from ..scores import DiagnosticInfo
-from .asks import PLAIN, Answers, Ask
+from ..scores import CHANCE, DiagnosticInfo
+from .asks import PLAIN, Answers
 from .classifier import Classifier, indicators, pooled_tokens
-from .diagnostic import Diagnostic, Part, Role
+from .diagnostic import Part
 from .flow import future_descriptors
 from .labels import ACTION, action_of
 from .pooled import Pool
+from .probed import Probed
 from .probes import Array
 from .scene import Scene
-from .settings import EvaluateSettings
 
 _UNSEEN = -1  # a class that no training clip has: nobody can answer it
 
 
-class ActionTop1(Diagnostic):
-    """1 where the probe's first answer is the clip's action; `majority` is what the commonest class would score."""
+class ActionTop1(Probed):
+    """1 where the probe's first answer is the clip's action; `chance` is the most that one class for all can score."""
 
     info = DiagnosticInfo(
         name="action_top1",
         title="Action top-1",
-        formula="1 if the class that W pool(Y_hat) finds most probable is the clip's, else 0; chance: `majority`",
+        formula="1 if the class that W pool(Y_hat) finds most probable is the clip's, else 0; chance: the commonest "
+        "class of the evaluated clips",
         direction="higher",
         unit="accuracy, clip",
         status="secondary",
@@ -39,19 +37,12 @@ class ActionTop1(Diagnostic):
         provenance="column `action`, or bins of optical flow by training quantiles; probe fitted on training clips",
     )
 
-    def __init__(self, settings: EvaluateSettings) -> None:
-        super().__init__(settings)
-        self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
-
-    def asks(self, part: Part) -> Iterable[Ask[Any]]:
-        return (PLAIN,)
-
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         speed_B = future_descriptors(scene)[..., -1].mean(1)
-        self._pools[part.role].add(scene.clips, pooled_tokens(answers[PLAIN].tokens_BtD, scene), speed_B)
+        self.pools[part.role].add(scene.clips, pooled_tokens(answers[PLAIN].tokens_BtD, scene), speed_B)
 
     def finish(self) -> None:
-        fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
+        fit, choose, measure = (self.pools[role] for role in ("fit", "choose", "measure"))
         named = any(action_of(clip) is not None for clip in fit.clips)
         fit_label, choose_label, label = _named(fit, choose, measure) if named else self._moving(fit, choose, measure)
         known, chosen = ~np.isnan(fit_label), choose_label >= 0
@@ -63,7 +54,9 @@ class ActionTop1(Diagnostic):
                              for one in (fit_label[known], choose_label[chosen]))  # fmt: skip
         probe = Classifier.fit(fit.x[known], is_fit, choose.x[chosen], is_choose, self.settings.probes.grid)
         why = f"the manifest has no {ACTION!r}"
-        for variant, answer in (("pooled", probe.top(measure.x)), ("majority", np.argmax(probe.frequency_K))):
+        possible = label[~np.isnan(label) & (label != _UNSEEN)].astype(np.intp)
+        commonest = np.argmax(np.bincount(possible, minlength=1))
+        for variant, answer in (("pooled", probe.top(measure.x)), (CHANCE, commonest)):
             self.put(measure.clips, variant, np.where(np.isnan(label), np.nan, answer == label), why)
 
     def _moving(self, *pools: Pool) -> tuple[Array, ...]:

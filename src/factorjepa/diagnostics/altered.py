@@ -25,7 +25,9 @@ from .scene import Scene
 from .truth import agent_masks, seen_agents
 from .views import View
 
-Source = Literal["flow", "truth"]
+Source = Literal["flow", "truth", "held"]
+"""A box around what moves; the support of a true agent, wherever it goes; the same, held where the context ends."""
+
 _COVERED = 0.5  # share of a cell under an edit from which on its evidence is gone
 _MARGIN = 0.015  # sides around an agent's true support
 
@@ -73,8 +75,9 @@ def hidden_evidence(scene: Scene, cells: EvidenceCells, masks: Sequence[Masks]) 
 def _supports(scene: Scene, source: Source, region: int) -> list[Masks | None]:
     """`[T, H, W]` of each clip's region; None where it has fewer. Flow regions look at the context alone."""
     _, T, H, W, _ = scene.frames_BTHW3.shape
-    if source == "truth":
-        return scene.kept(("true region", region), lambda: [_agent(scene, b, region) for b in range(len(scene))])
+    if source != "flow":
+        followed = scene.kept(("true region", region), lambda: [_agent(scene, b, region) for b in range(len(scene))])
+        return followed if source == "truth" else [_held(masks, scene.context) for masks in followed]
 
     def boxes() -> list[list[tuple[float, float, float, float]]]:
         motion = own_motion(scene, 0, scene.context - 1)
@@ -95,3 +98,10 @@ def _agent(scene: Scene, b: int, rank: int) -> Masks | None:
     masks = agent_masks(scene, b, {agent}).astype(np.float32)
     sized = [cv2.resize(mask, (W, H), interpolation=cv2.INTER_AREA) > 0.25 for mask in masks]
     return np.stack([cv2.dilate(mask.astype(np.uint8), reach) > 0 for mask in sized])
+
+
+def _held(masks: Masks | None, context: int) -> Masks | None:
+    """The same support in the context; after it, where it was last."""
+    if masks is None:
+        return None
+    return np.concatenate([masks[:context], np.repeat(masks[context - 1 : context], len(masks) - context, axis=0)])

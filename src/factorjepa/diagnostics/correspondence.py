@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..scores import DiagnosticInfo
+from ..scores import CHANCE, DiagnosticInfo
 from .asks import Answers, Ask
 from .continuing import FromEarly
 from .diagnostic import Diagnostic, Part
@@ -32,7 +33,7 @@ class CycleBack(Diagnostic):
     info = DiagnosticInfo(
         name="tcc_cycle_back",
         title="TCC cycle-back error",
-        formula="mean over predicted tubelets i of |i - back(match(i))|; of n that are all alike: (n - 1) / 2 tubelets",
+        formula="mean over predicted tubelets i of |i - back(match(i))|; chance, n tubelets: (n^2 - 1) / (6 n - 3)",
         direction="lower",
         unit="seconds, clip",
         status="secondary",
@@ -46,6 +47,8 @@ class CycleBack(Diagnostic):
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         apart_Bnn = distances(answers[FromEarly(self.settings.rollout.early)].tokens_BtD, scene)
         self.put(scene.clips, "pooled", cycle_back(apart_Bnn) * tubelet_seconds(scene))
+        by_chance = chance_of_cycle_back(apart_Bnn.shape[1]) * tubelet_seconds(scene)
+        self.put(scene.clips, CHANCE, np.full(len(scene), by_chance))
 
 
 class KendallTau(Diagnostic):
@@ -68,6 +71,7 @@ class KendallTau(Diagnostic):
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         apart_Bnn = distances(answers[FromEarly(self.settings.rollout.early)].tokens_BtD, scene)
         self.put(scene.clips, "pooled", kendall(apart_Bnn.argmin(2)))
+        self.put(scene.clips, CHANCE, np.zeros(len(scene)))
         exact_Bn = apart_Bnn.argmin(2) == torch.arange(apart_Bnn.shape[1])
         self.put(scene.clips, "alt/matched", exact_Bn.double().mean(1))
 
@@ -85,6 +89,14 @@ def cycle_back(apart_Bnn: Tensor) -> Tensor:
     match_Bn = apart_Bnn.argmin(2)
     back_Bn = apart_Bnn.argmin(1).gather(1, match_Bn)
     return (back_Bn - torch.arange(apart_Bnn.shape[1])).abs().double().mean(1)
+
+
+def chance_of_cycle_back(n: int) -> float:
+    """Mean of |i - i'| in tubelets where all distances are independent noise.
+
+    A smallest of its row is the smallest of its column, too, with probability n / (2 n - 1); else i' is any other.
+    """
+    return (n * n - 1) / (3 * (2 * n - 1))
 
 
 def kendall(match_Bn: Tensor) -> Tensor:

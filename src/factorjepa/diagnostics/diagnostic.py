@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..corpus.manifest import Clip
+from ..missing import Missing
 from ..scores import DiagnosticInfo
 from .asks import Answers, Ask
 from .scene import Scene
@@ -52,7 +53,7 @@ class Diagnostic(ABC):
     def __init__(self, settings: EvaluateSettings) -> None:
         self.settings = settings
         self.found: list[Found] = []
-        self.missing: dict[str, set[str]] = {}  # reason -> clips of which some score cannot be had
+        self._missing: dict[tuple[str, str], set[str]] = {}  # variant and reason -> clips
 
     @abstractmethod
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
@@ -74,8 +75,13 @@ class Diagnostic(ABC):
             if math.isfinite(value):
                 self.found.append(Found(clip, variant, value))
             else:
-                self.absent(why or f"{variant} is not finite", [clip])
+                self.absent(why or "it is not finite", [clip], variant)
 
-    def absent(self, why: str, clips: Iterable[Clip]) -> None:
-        """Some score of these clips cannot be had."""
-        self.missing.setdefault(why, set()).update(clip.clip_id for clip in clips)
+    def absent(self, why: str, clips: Iterable[Clip], variant: str = "") -> None:
+        """A variant of these clips (all of them where none is named) cannot be had."""
+        self._missing.setdefault((variant, why), set()).update(clip.clip_id for clip in clips)
+
+    @property
+    def missing(self) -> list[Missing]:
+        """What could not be had, and why."""
+        return [Missing(self.info.name, variant, why, len(of)) for (variant, why), of in self._missing.items() if of]

@@ -2,7 +2,7 @@
 
 OUT/scores.parquet                          every run that agrees with the evaluator
 OUT/parts/<backbone>-<method>-<seed>.parquet   one run; finished parts are not made again
-OUT/parts/<backbone>-<method>-<seed>.json      which weights they are of, and which scores are missing, and why
+OUT/parts/<backbone>-<method>-<seed>.json      which weights they are of, and where the run lies
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .. import commands
 from ..adaptation.prepare import count_trainable
 from ..config import dump
 from ..errors import DiagnosticsError, FactorJEPAError, ScoresError
@@ -71,7 +72,6 @@ class Evaluated:
     path: Path
     again: list[str] = field(default_factory=list)  # runs whose finished part was kept
     failed: dict[str, str] = field(default_factory=dict)  # run -> why it has no scores
-    missing: dict[str, dict[str, int]] = field(default_factory=dict)  # run -> "diagnostic: reason" -> clips
 
 
 def evaluate(
@@ -84,24 +84,29 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluated:
     """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores."""
-    entries = entries_of(runs, data, targets)
     diagnostics = chosen(settings.diagnostics)
     infos = {one.info.name: one.info for one in diagnostics}
-    parts: list[Scores] = []
     made = Evaluated(Scores.of_rows([], infos, {}, []), out / SCORES)
+    entries, made.failed = entries_of(runs, data, targets)
+    parts: list[Scores] = []
     with only_writer(out, "evaluating"):
         remove_partials(out)
         done = 0
         for conditions in dict.fromkeys(entry.conditions for entry in entries):
             group = [entry for entry in entries if entry.conditions == conditions]
-            needs_packets = any(entry.settings.resolved_method().reads_states for entry in group)
-            evaluator = Evaluator(conditions, settings, device, needs_packets)
-            identity = evaluator.identity()
-            _refuse_other(out, identity, infos)
+            try:
+                evaluator = Evaluator(conditions, settings, device)
+                identity = evaluator.identity()
+                _refuse_other(out, parts, identity, infos)
+            except FactorJEPAError as error:
+                made.failed |= {str(entry.run.folder): str(error) for entry in group}
+                continue
             for entry in group:
                 folder = str(entry.run.folder)
                 start = done
                 try:
+                    if entry.settings.resolved_method().reads_states:
+                        evaluator.refuse_without_packets()
                     digest = entry.digest()
                     part = _finished(out, entry, digest, identity, infos)
                     if part is not None:
@@ -113,21 +118,26 @@ def evaluate(
                             if progress is not None:
                                 progress(start + clips, total, note)
 
-                        part, missing = _measure(entry, evaluator, identity, diagnostics, device, told)
-                        made.missing[folder] = missing
-                        _write(out, entry, digest, part, missing)
+                        part = _measure(entry, evaluator, identity, diagnostics, device, told)
+                        _write(out, entry, digest, part)
                     parts.append(part)
                 except FactorJEPAError as error:
                     made.failed[folder] = str(error)
                 done = start + len(evaluator)
         if not parts:
-            raise DiagnosticsError(
-                "no run could be evaluated:\n" + "\n".join(f"{run}: {why}" for run, why in made.failed.items())
-            )
+            raise DiagnosticsError(f"no run could be evaluated:\n{failures(made.failed)}")
         parts += earlier_parts(out / PARTS, {entry.name for entry in entries}, parts[0])
         made.scores = Scores.joined(parts)
         made.scores.write(made.path)
     return made
+
+
+def failures(failed: Mapping[str, str]) -> str:
+    """What went wrong, each reason once, with the runs that it concerns."""
+    by_reason: dict[str, list[str]] = {}
+    for run, why in failed.items():
+        by_reason.setdefault(why, []).append(run)
+    return "\n".join(f"{', '.join(runs)}: {why.removeprefix(f'{runs[0]}: ')}" for why, runs in by_reason.items())
 
 
 def run_pass(
@@ -150,12 +160,20 @@ def run_pass(
         one.finish()
 
 
-def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) -> list[Entry]:
-    """Every run with what it is measured under; runs that scores could not tell apart are refused."""
+def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) -> tuple[list[Entry], dict[str, str]]:
+    """Every run with what it is measured under, and why the others cannot be read.
+
+    Runs that scores could not tell apart, or of different corpora, are refused together.
+    """
     entries: list[Entry] = []
+    broken: dict[str, str] = {}
     for folder in runs:
-        run = RunDirectory.existing(folder)
-        settings = settings_of(run)
+        try:
+            run = RunDirectory.existing(folder)
+            settings = settings_of(run)
+        except FactorJEPAError as error:
+            broken[str(folder)] = str(error)
+            continue
         entry = Entry(run, settings, Conditions.of(settings, data, targets))
         for other in entries:
             if other.key == entry.key:
@@ -171,7 +189,7 @@ def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) ->
             f"the runs were trained on different corpora ({', '.join(corpora)}): say with --data on which clips all "
             "are to be measured"
         )
-    return entries
+    return entries, broken
 
 
 def _measure(
@@ -181,7 +199,7 @@ def _measure(
     diagnostics: Sequence[type[Diagnostic]],
     device: torch.device,
     told: Callable[[int], object],
-) -> tuple[Scores, dict[str, int]]:
+) -> Scores:
     restored = restore(entry.run, device)
     measures = [one(evaluator.settings) for one in diagnostics]
     run_pass(Subject(restored.learner, evaluator.precision), evaluator, measures, told)
@@ -193,14 +211,15 @@ def _measure(
         }
         for one in measures for found in one.found
     ]  # fmt: skip
-    missing = {f"{one.info.name}: {why}": len(clips) for one in measures for why, clips in one.missing.items()}
-    learner, trained = restored.learner, [r["seconds"] for r in entry.run.metrics() if "seconds" in r]
+    learner = restored.learner
     info = RunInfo(
         backbone=backbone, method=method, seed=seed, title=learner.method.title, family=learner.method.family,
         trainable=count_trainable(learner.spec, learner.method, learner.scope), run=entry.run.folder.name,
-        config=dump(entry.settings), step=restored.step, seconds=sum(trained) if trained else None,
+        config=dump(entry.settings), step=restored.step, seconds=entry.run.process_seconds(),
+        trained_by=tuple(commands.recorded(entry.run.folder)), evaluated_by=commands.command(),
+        missing=tuple(lack for one in measures for lack in one.missing),
     )  # fmt: skip
-    return Scores.of_rows(rows, {one.info.name: one.info for one in diagnostics}, identity, [info]), missing
+    return Scores.of_rows(rows, {one.info.name: one.info for one in diagnostics}, identity, [info])
 
 
 def _finished(
@@ -217,24 +236,29 @@ def _finished(
     return part if part.evaluator == identity and part.diagnostics == infos else None
 
 
-def _refuse_other(out: Path, identity: dict[str, str], infos: dict[str, DiagnosticInfo]) -> None:
-    """Scores by another evaluator are not overwritten: they took long to make."""
+def _refuse_other(
+    out: Path, parts: Sequence[Scores], identity: dict[str, str], infos: dict[str, DiagnosticInfo]
+) -> None:
+    """Scores by another evaluator are not overwritten: they took long to make. Nor could they join with `parts`."""
+    mine = Scores.of_rows([], infos, identity, [])
+    for part in parts[:1]:
+        Scores.joined([part, mine])
     try:
         there = Scores.read(out / SCORES)
     except ScoresError:
         return
     try:
-        Scores.joined([there, Scores.of_rows([], infos, identity, [])])
+        Scores.joined([there, mine])
     except ScoresError as error:
         raise DiagnosticsError(
             f"{out}: holds scores of another evaluation: {error}. Choose another --out, or delete that folder"
         ) from None
 
 
-def _write(out: Path, entry: Entry, digest: str, part: Scores, missing: dict[str, int]) -> None:
+def _write(out: Path, entry: Entry, digest: str, part: Scores) -> None:
     path, about = _part(out, entry.name)
     part.write(path)
-    write_text(about, json.dumps({"weights": digest, "run": str(entry.run.folder), "missing": missing}, indent=1))
+    write_text(about, json.dumps({"weights": digest, "run": str(entry.run.folder)}, indent=1))
 
 
 def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]:

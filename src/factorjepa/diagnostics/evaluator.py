@@ -89,9 +89,7 @@ class Scenes:
 class Evaluator:
     """Parts `fit`, `choose` and `measure`, and who it is: `identity` is stored with the scores."""
 
-    def __init__(
-        self, conditions: Conditions, settings: EvaluateSettings, device: torch.device, needs_packets: bool
-    ) -> None:
+    def __init__(self, conditions: Conditions, settings: EvaluateSettings, device: torch.device) -> None:
         self.conditions, self.settings = conditions, settings
         use = device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
         self.precision = Precision(device, use)
@@ -99,7 +97,8 @@ class Evaluator:
         self.reference = Reference(backbone, conditions.context, self.precision)
         corpus = Corpus.open(Path(conditions.data))
         sets = clip_sets(corpus, settings)
-        self._cache, packets = self._packets(sets, needs_packets)
+        self._no_packets = ""  # why there are none
+        self._cache, packets = self._packets(sets)
         self.parts = [self._scenes(role, clips, packets.get(role)) for role, clips in sets.items()]
 
     def __len__(self) -> int:
@@ -127,10 +126,17 @@ class Evaluator:
             "precision": "bf16" if self.precision.bf16 else "fp32",
         }  # fmt: skip
 
-    def _packets(
-        self, sets: dict[Role, ClipSet], needed: bool
-    ) -> tuple[PacketCache | None, dict[Role, Packets[ClipSet]]]:
-        """Packets of all parts or of none: where no run reads them, a folder that lacks some is passed over."""
+    def refuse_without_packets(self) -> None:
+        """An error where there are none: for runs that read object states."""
+        if self._cache is None:
+            split = self.settings.split
+            raise TeacherError(
+                f"{self._no_packets}\nThe run reads object states, which come from packets of training, validation and "
+                f"{split} clips. Of the {split} clips only the evidence in the context is shown to it, never a target"
+            )
+
+    def _packets(self, sets: dict[Role, ClipSet]) -> tuple[PacketCache | None, dict[Role, Packets[ClipSet]]]:
+        """Packets of all parts or of none: a folder that lacks some is passed over."""
         conditions = self.conditions
         try:
             cache = PacketCache.open(Path(conditions.targets))
@@ -145,12 +151,7 @@ class Evaluator:
                 role: cache.packets(clips, self.settings.replication).verify() for role, clips in sets.items()
             }
         except TeacherError as error:
-            if needed:
-                raise TeacherError(
-                    f"{error}\nA run reads object states, which come from packets of training, validation and "
-                    f"{self.settings.split} clips. Of the {self.settings.split} clips only the evidence in the context "
-                    "is shown to it, never a target"
-                ) from None
+            self._no_packets = str(error)
             log.warning("no teacher-relative scores: %s", error)
             return None, {}
 

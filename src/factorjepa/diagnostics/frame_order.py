@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..scores import DiagnosticInfo
+from ..scores import CHANCE, DiagnosticInfo
 from .asks import PLAIN, Answers, Ask, Predict
 from .diagnostic import Diagnostic, Part
 from .reordered import REVERSED, RIFFLED
@@ -38,4 +38,5 @@ class FrameOrder(Diagnostic):
 
         in_order_B = error(PLAIN)
         self.put(scene.clips, "pooled", error(Predict(RIFFLED)) - in_order_B)
+        self.put(scene.clips, CHANCE, [0.0] * len(scene))
         self.put(scene.clips, "reversed", error(Predict(REVERSED)) - in_order_B)

@@ -39,7 +39,11 @@ class Response:
 
 
 class InterventionL1(Diagnostic):
-    """Mean over a clip's retained interventions. A clip without any has no score: the paper's formula would say 0."""
+    """Mean over a clip's retained interventions. A clip without any has no score: the paper's formula would say 0.
+
+    Predicting no change scores 1 (but for epsilon), and a change at the wrong place more: what is missing and what is
+    too much both count. `true_region` follows an agent, so it asks where the agent goes; `true_region_held` does not.
+    """
 
     info = DiagnosticInfo(
         name="intervention_l1",
@@ -49,7 +53,8 @@ class InterventionL1(Diagnostic):
         unit="share of the target's change, clip",
         status="primary",
         evaluator="edits of what moves by optical flow; frozen pretrained encoder",
-        provenance="the generator sees the flow of the context alone, never the teacher",
+        provenance="the generator sees the flow of the context alone, never the teacher; counterfactuals take out the "
+        "agent that others depended on most in the context",
     )
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
@@ -86,6 +91,12 @@ class InterventionL1(Diagnostic):
             true = [self._edited(scene, answers, view) for view in self._views("truth")]
             self._mean(scene, "true_region", true, [o.normalised(settings.epsilon) for o in true], "no agent is seen")
             self._companions(scene, "true_region_", true, "no agent is seen")
+            held = [
+                self._response(scene, answers, ORIGINAL, view, one.there_B, still)
+                for view, still, one in zip(self._views("truth"), self._views("held"), true, strict=True)
+            ]
+            why, values = "no agent is seen", [one.normalised(settings.epsilon) for one in held]
+            self._mean(scene, "true_region_held", held, values, why)
         if part.simulated:
             there = torch.tensor([agent is not None for agent in removed_agents(scene)])
             one = self._response(scene, answers, RENDERED, COUNTERFACTUAL, there)
@@ -111,10 +122,12 @@ class InterventionL1(Diagnostic):
     def _edited(self, scene: Scene, answers: Answers, view: Edited) -> Response:
         return self._response(scene, answers, ORIGINAL, view, torch.from_numpy(view.there(scene)))
 
-    def _response(self, scene: Scene, answers: Answers, before: View, after: View, there_B: Tensor) -> Response:
-        """eq. dY_hat_{n,a} and dY*_{n,a}."""
+    def _response(
+        self, scene: Scene, answers: Answers, before: View, after: View, there_B: Tensor, became: View | None = None
+    ) -> Response:
+        """eq. dY_hat_{n,a} and dY*_{n,a}. `became` is another future of the same edited context."""
         predicted = answers[Predict(after)].tokens_BtD - answers[Predict(before)].tokens_BtD
-        target = (scene.target(after) - scene.target(before)).to(predicted)
+        target = (scene.target(became or after) - scene.target(before)).to(predicted)
         error_Bt, effect_Bt = (predicted - target).abs().mean(-1), target.abs().mean(-1)
         count = max(1, round(self.settings.interventions.localised * effect_Bt.shape[1]))
         most_Bk = effect_Bt.topk(count, dim=1).indices

@@ -4,7 +4,7 @@ What a method predicts from, the encoder sees: the context, as it is or as it wa
 every encoder: video encoders give a token for both, of an image encoder's tokens the mean is taken. So probes have as
 many features of time from either kind.
 
-Shapes: B clips, T frames, S steps, n steps of every other frame, p places, D width.
+Shapes: B clips, T frames, S or n steps, p places, D width.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..backbones.frozen import FrozenEncoder
@@ -22,11 +21,12 @@ from ..objective import normalised_targets
 from ..pixels import Frames
 from .asks import Answers, Ask, Predict, Predicted
 from .continuing import Paced
-from .correspondence import cycle_back, kendall
+from .correspondence import chance_of_cycle_back, cycle_back, kendall
 from .reference import Precision, Reference
 from .scene import Scene
 
 STEP = 2  # frames
+VIEW = 2 / 3  # of the picture's side, in each of the two views that are matched
 
 
 class Looker(Reference):
@@ -66,15 +66,36 @@ class Looked(Answers):
         self._answers = {ask: Predicted(looker.steps(_shown(ask, scene)).flatten(1, 2)) for ask in dict.fromkeys(asks)}
 
 
-def correspondence(looker: Looker, scene: Scene) -> tuple[Tensor, Tensor]:
-    """TCC between the clip's even and its odd frames, two sequences that never share one: seconds, and tau, `[B]`.
+def chances_of(scene: Scene) -> tuple[float, float]:
+    """What noise scores: seconds, and tau."""
+    steps = scene.frames_BTHW3.shape[1] // STEP
+    return chance_of_cycle_back(steps) * _seconds(scene), 0.0
 
-    Steps are matched by the mean squared difference of their tokens at the same places.
+
+def correspondence(looker: Looker, scene: Scene) -> tuple[Tensor, Tensor]:
+    """TCC between two views of the same moments, the left and the right of the picture: seconds, and tau, `[B]`.
+
+    The views share a third of the picture, and nothing of it at the same place. So moments are matched by the mean
+    squared difference of their mean tokens: what is there must be known again wherever it stands. Each view's mean over
+    the clip is taken out: what stands there all the time tells left from right, and no moment from another.
     """
-    even_BnpD, odd_BnpD = (looker.steps(_whole_steps(scene.frames_BTHW3[:, first::2])) for first in (0, 1))
-    apart_Bnn = torch.stack([(even_BnpD - one[:, None]).square().mean((2, 3)) for one in odd_BnpD.unbind(1)], dim=2)
-    seconds = 2 * STEP * float(scene.times_BT[0, 1] - scene.times_BT[0, 0])  # every other frame: twice as long
-    return cycle_back(apart_Bnn) * seconds, kendall(apart_Bnn.argmin(2))
+    left_BnD, right_BnD = (moments(looker.steps(view)) for view in views(scene.frames_BTHW3))
+    apart_Bnn = (left_BnD[:, :, None] - right_BnD[:, None]).square().mean(3)
+    return cycle_back(apart_Bnn) * _seconds(scene), kendall(apart_Bnn.argmin(2))
+
+
+def moments(tokens_BnpD: Tensor) -> Tensor:
+    """Mean token of each step less that of the clip, `[B, n, D]`."""
+    mean_BnD = tokens_BnpD.mean(2)
+    return mean_BnD - mean_BnD.mean(1, keepdim=True)
+
+
+def views(frames_BTHW3: Frames) -> tuple[Frames, Frames]:
+    """Squares of two thirds of the picture's shorter side, at its left and its right edge; whole steps of frames."""
+    _, T, H, W, _ = frames_BTHW3.shape
+    side = round(VIEW * min(H, W))
+    band = frames_BTHW3[:, : T // STEP * STEP, (H - side) // 2 : (H - side) // 2 + side]
+    return band[:, :, :, :side], band[:, :, :, W - side :]
 
 
 def _shown(ask: Ask[Any], scene: Scene) -> Frames:
@@ -85,5 +106,6 @@ def _shown(ask: Ask[Any], scene: Scene) -> Frames:
     raise DiagnosticsError(f"a frozen encoder cannot be asked {ask}")
 
 
-def _whole_steps(frames: Frames) -> Frames:
-    return frames[:, : frames.shape[1] // STEP * STEP]
+def _seconds(scene: Scene) -> float:
+    """Of a step."""
+    return STEP * float(scene.times_BT[0, 1] - scene.times_BT[0, 0])

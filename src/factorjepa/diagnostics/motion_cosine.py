@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..backbones.masks import Grid
-from ..scores import DiagnosticInfo
-from .asks import PLAIN, Answers, Ask
-from .diagnostic import Diagnostic, Part, Role
+from ..scores import CHANCE, DiagnosticInfo
+from .asks import PLAIN, Answers
+from .diagnostic import Part
 from .flow import future_descriptors
-from .pooled import Pool
+from .probed import Probed
 from .probes import Array, Ridge
 from .scene import Scene
-from .settings import EvaluateSettings
 
 _EPSILON = 1e-8  # epsilon_mot
 
 
-class MotionCosine(Diagnostic):
+class MotionCosine(Probed):
     """eq. s_n^motion. One probe reads the motion of a cell from the mean predicted token of that cell, for all cells.
 
     Descriptors are standardised over training clips: who answers the mean scores 0, and not the cosine of two means.
@@ -39,24 +35,18 @@ class MotionCosine(Diagnostic):
         provenance="OpenCV's dense inverse search, not learned; probe fitted on training, chosen on validation clips",
     )
 
-    def __init__(self, settings: EvaluateSettings) -> None:
-        super().__init__(settings)
-        self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
-
-    def asks(self, part: Part) -> Iterable[Ask[Any]]:
-        return (PLAIN,)
-
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         pooled_BcD = cells(answers[PLAIN].tokens_BtD, scene.grid, self.settings.motion.grid)
-        self._pools[part.role].add(scene.clips, pooled_BcD, future_descriptors(scene))
+        self.pools[part.role].add(scene.clips, pooled_BcD, future_descriptors(scene))
 
     def finish(self) -> None:
-        fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
+        fit, choose, measure = (self.pools[role] for role in ("fit", "choose", "measure"))
         grid = self.settings.probes.grid
         probe = Ridge.fit(_rows(fit.x), _rows(fit.y), _rows(choose.x), _rows(choose.y), grid)
         answer, wanted = probe(_rows(measure.x)), probe.targets(_rows(measure.y))
         answer, wanted = answer.reshape(len(measure), -1), wanted.reshape(len(measure), -1)
         self.put(measure.clips, "pooled", cosine(answer, wanted), "training clips show no motion")
+        self.put(measure.clips, CHANCE, np.zeros(len(measure)))
         self.put(measure.clips, "alt/squared_error", np.square(answer - wanted).mean(1))
 
 

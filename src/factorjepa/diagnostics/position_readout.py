@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..corpus.manifest import Clip
-from ..scores import DiagnosticInfo
+from ..scores import CHANCE, DiagnosticInfo
 from .asks import PLAIN, Answers, Ask
 from .diagnostic import Diagnostic, Part
 from .pooled import Pool
@@ -80,6 +80,7 @@ class PositionReadout(Diagnostic):
             return
         self._put("pooled", found.read())
         self._put("interacting", found.read(), np.array(self._interacting))
+        self._put(CHANCE, found.mean_nG * found.deviation_G)
         self._put("still", np.zeros_like(pool.y))
         self._put("constant_velocity", np.stack(self._steady))
 

@@ -6,6 +6,7 @@ codec, and the difference would be counted as the agent's.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from ..pixels import Frames, resize_to_cover
 from ..teacher.states import EvidenceCells
 from ..world import SimulatedClip, resimulate
 from ..world import clip as simulate
+from ..world.interactions import ANCHOR_EVERY
 from ..world.simulator import clip_spec
 from .altered import hidden_evidence
 from .scene import Scene
-from .truth import agent_masks, seen_agents, truth_of, window_span
+from .truth import agent_masks, seen_agents, truth_of
 from .views import View
 
 
@@ -52,7 +54,7 @@ class Rendered(View):
 
 @dataclass(frozen=True)
 class Counterfactual(View):
-    """The window as it would have been without one agent: the one whose absence matters most."""
+    """The window as it would have been without one agent: the one that others depended on most in the context."""
 
     def frames(self, scene: Scene) -> Frames:
         return scene.kept(self, lambda: _drawn(scene, removed_agents(scene)))
@@ -68,9 +70,10 @@ RENDERED, COUNTERFACTUAL = Rendered(), Counterfactual()
 
 
 def removed_agents(scene: Scene) -> list[int | None]:
-    """For each clip the agent whose absence moves others most within the window, of those seen at its context's end.
+    """For each clip the agent that others depended on most while the context was filmed, of those seen at its end.
 
-    Where nobody depends on anybody, the one seen largest; None where nobody is seen.
+    Where nobody depended on anybody, the one seen largest; None where nobody is seen. What comes after the context has
+    no say in it: an agent chosen by what its absence will do would tell where the future has its surprises.
     """
     return scene.kept("removed agents", lambda: [_matters_most(scene, b) for b in range(len(scene))])
 
@@ -79,12 +82,20 @@ def _matters_most(scene: Scene, b: int) -> int | None:
     seen = seen_agents(scene, b)
     if not seen:
         return None
-    start, end = window_span(scene, b)
-    effect = dict.fromkeys(seen, 0.0)
+    start, end = float(scene.times_BT[b, 0]), float(scene.times_BT[b, scene.context - 1])
+    depended = dict.fromkeys(seen, 0)
     for one in truth_of(scene, b).interactions:
-        if one.other in effect and one.start < end and one.end > start:
-            effect[one.other] += one.effect
-    return max(seen, key=lambda agent: (effect[agent], seen[agent]))
+        if one.other in depended:
+            depended[one.other] += _anchors(max(one.start, start), min(one.end, end))
+    return max(seen, key=lambda agent: (depended[agent], seen[agent]))
+
+
+def _anchors(start: float, end: float) -> int:
+    """Of the stretches in which effects were measured, how many lie wholly between two moments.
+
+    An interaction goes on from one to the next, and its effect is the largest of all: only their number is the past's.
+    """
+    return max(0, math.floor(end / ANCHOR_EVERY) - math.ceil(start / ANCHOR_EVERY))
 
 
 def _drawn(scene: Scene, removed: list[int | None]) -> Frames:

@@ -18,19 +18,19 @@ from pathlib import Path
 
 import torch
 
-from .. import __version__
+from .. import __version__, commands
 from ..backbones.frozen import FrozenEncoder, open_encoder
 from ..corpus.access import ClipSet, Corpus
 from ..corpus.windows import WindowSpec
 from ..errors import DiagnosticsError, ScoresError
-from ..scores import ENCODER, DiagnosticInfo, RunInfo, Scores
+from ..scores import CHANCE, ENCODER, DiagnosticInfo, RunInfo, Scores
 from ..storage import only_writer, remove_partials
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
 from .diagnostic import Diagnostic, Found, Part, Role
 from .evaluation import PARTS, earlier_parts
 from .evaluator import Scenes
-from .looking import STEP, Looked, Looker, correspondence
+from .looking import STEP, Looked, Looker, chances_of, correspondence
 from .motion_cosine import MotionCosine
 from .parts import batches, clip_sets, digest_of, labels_of, text_of
 from .reference import Precision
@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 
 BACKBONE = "frozen encoders"  # one name for all: they are compared with each other
 PROBED: tuple[type[Diagnostic], ...] = (MotionCosine, ActionTop1, TaxonomyF1, ArrowOfTime, TemporalOrder, PlaybackPace)
-_PAIR = "the clip's even and its odd frames, each shown as a clip of its own"
+_PAIR = (
+    "the left and the right two thirds of the picture, each shown as a clip of its own; matched are mean tokens less "
+    "the clip's"
+)
 
 Progress = Callable[[int, int, str], object]
 
@@ -61,7 +64,11 @@ def infos() -> dict[str, DiagnosticInfo]:
     matched = [
         dataclasses.replace(one.info, formula=formula, provenance=_PAIR)
         for one, formula in (
-            (CycleBack, "mean over steps i of the even frames of |i - back(match(i))|, matches among the odd frames"),
+            (
+                CycleBack,
+                "mean over n steps i of the left view of |i - back(match(i))|, matches in the right view; chance: "
+                "(n^2 - 1) / (6 n - 3)",
+            ),
             (KendallTau, "(concordant - discordant) / pairs of steps, by the times of their matches; chance: 0"),
         )
     ]
@@ -76,7 +83,6 @@ class Scorecard:
     path: Path
     size: int  # pixels at which clips were read
     again: list[str] = field(default_factory=list)  # encoders whose finished part was kept
-    missing: dict[str, dict[str, int]] = field(default_factory=dict)  # encoder -> "diagnostic: reason" -> clips
 
 
 def scorecard(
@@ -129,7 +135,7 @@ def scorecard(
                     if progress is not None:
                         progress(start + clips, total * len(encoders), note)
 
-                part, made.missing[arch] = _measure(encoder, looker, scenes, settings, identity, told)
+                part = _measure(encoder, looker, scenes, settings, identity, told)
                 part.write(path)
             parts.append(part)
         parts += earlier_parts(out / PARTS, {arch for arch, _ in encoders}, parts[0])
@@ -157,7 +163,7 @@ def _scenes(role: Role, clips: ClipSet, window: WindowSpec, looker: Looker, sett
 def _measure(
     encoder: FrozenEncoder, looker: Looker, parts: Sequence[Scenes], settings: EvaluateSettings,
     identity: dict[str, str], told: Callable[[int], object],
-) -> tuple[Scores, dict[str, int]]:  # fmt: skip
+) -> Scores:  # fmt: skip
     """One pass over the clips; what several diagnostics ask is looked at once."""
     probed = [one(settings) for one in PROBED]
     found: dict[str, list[Found]] = {CycleBack.info.name: [], KendallTau.info.name: []}
@@ -169,10 +175,10 @@ def _measure(
             for one in probed:
                 one.see(scenes.part, scene, answers)
             if scenes.part.role == "measure":
-                for listed, values_B in zip(found.values(), correspondence(looker, scene), strict=True):
-                    listed += [
-                        Found(clip, "pooled", value) for clip, value in zip(scene.clips, values_B.tolist(), strict=True)
-                    ]
+                matched, chances = correspondence(looker, scene), chances_of(scene)
+                for listed, values_B, chance in zip(found.values(), matched, chances, strict=True):
+                    for clip, value in zip(scene.clips, values_B.tolist(), strict=True):
+                        listed += [Found(clip, "pooled", value), Found(clip, CHANCE, chance)]
             seen += len(scene)
             told(seen)
     for one in probed:
@@ -186,9 +192,11 @@ def _measure(
         }
         for name, of_name in found.items() for one in of_name
     ]  # fmt: skip
-    missing = {f"{one.info.name}: {why}": len(clips) for one in probed for why, clips in one.missing.items() if clips}
-    run = RunInfo(BACKBONE, method, 0, encoder.name, "frozen", trainable=0, run=encoder.origin, config="", step=0)
-    return Scores.of_rows(rows, infos(), identity, [run]), missing
+    run = RunInfo(
+        BACKBONE, method, 0, encoder.name, "frozen", trainable=0, run=encoder.origin, config="", step=0,
+        evaluated_by=commands.command(), missing=tuple(lack for one in probed for lack in one.missing),
+    )  # fmt: skip
+    return Scores.of_rows(rows, infos(), identity, [run])
 
 
 def _finished(path: Path, identity: dict[str, str]) -> Scores | None:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..corpus.manifest import Clip
-from ..scores import DiagnosticInfo
-from .asks import PLAIN, Answers, Ask
+from ..scores import CHANCE, DiagnosticInfo
+from .asks import PLAIN, Answers
 from .classifier import Classifier, pooled_tokens
-from .diagnostic import Diagnostic, Part, Role
+from .diagnostic import Part
 from .labels import TAXONOMY, tags_of
-from .pooled import Pool
+from .probed import Probed
 from .probes import Array
 from .scene import Scene
 from .settings import EvaluateSettings
 
 
-class TaxonomyF1(Diagnostic):
+class TaxonomyF1(Probed):
     """Rows `tp/c`, `fp/c`, `fn/c` of each clip for every class c that training clips show, in every clip alike.
 
-    A class that no evaluated clip shows keeps its rows: nobody's list of classes is shorter than another's.
+    A class that no evaluated clip shows keeps its rows: nobody's list of classes is shorter than another's. `chance` is
+    what who always says yes scores on these clips.
     """
 
     info = DiagnosticInfo(
@@ -41,22 +41,18 @@ class TaxonomyF1(Diagnostic):
 
     def __init__(self, settings: EvaluateSettings) -> None:
         super().__init__(settings)
-        self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
         self._unlabelled: list[Clip] = []  # evaluated clips
-
-    def asks(self, part: Part) -> Iterable[Ask[Any]]:
-        return (PLAIN,)
 
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         x = pooled_tokens(answers[PLAIN].tokens_BtD, scene)
         has = [b for b, clip in enumerate(scene.clips) if tags_of(clip) is not None]
         if has:
-            self._pools[part.role].add([scene.clips[b] for b in has], x[has], np.zeros((len(has), 0)))
+            self.pools[part.role].add([scene.clips[b] for b in has], x[has], np.zeros((len(has), 0)))
         if part.role == "measure":
             self._unlabelled += [clip for clip in scene.clips if tags_of(clip) is None]
 
     def finish(self) -> None:
-        fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
+        fit, choose, measure = (self.pools[role] for role in ("fit", "choose", "measure"))
         if self._unlabelled:
             self.absent(f"the manifest has no {TAXONOMY!r}", self._unlabelled)
         classes = sorted({tag for clip in fit.clips for tag in tags_of(clip) or ()})
@@ -74,6 +70,8 @@ class TaxonomyF1(Diagnostic):
         for rows, counted in (("tp", said & there), ("fp", said & ~there), ("fn", ~said & there)):
             for number, name in enumerate(classes):
                 self.put(measure.clips, f"{rows}/{name}", counted[:, number].astype(np.float64))
+        frequency_K = there.mean(0)
+        self.put(measure.clips, CHANCE, np.full(len(measure), (2 * frequency_K / (1 + frequency_K)).mean()))
 
 
 def _shown(clips: Sequence[Clip], classes: Sequence[str]) -> Array:

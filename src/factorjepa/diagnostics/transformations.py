@@ -12,26 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ..scores import DiagnosticInfo
+from ..scores import CHANCE, DiagnosticInfo
 from .asks import PLAIN, Answers, Ask, Predict, Predicted
 from .classifier import Classifier, indicators, pooled_tokens
 from .continuing import Paced
-from .diagnostic import Diagnostic, Part, Role
-from .pooled import Pool
+from .diagnostic import Part, Role
+from .probed import Probed
 from .reordered import REVERSED, RIFFLED
 from .scene import Scene
-from .settings import EvaluateSettings
 
 _EVALUATOR = "fixed transformations of the context; ridge probe on indicators"
 _PROVENANCE = "labels are what was done; probe fitted on training, chosen on validation clips"
 
 
-class _Transformations(Diagnostic):
+class _Transformations(Probed):
     """Share of a clip's versions whose transformation the probe names."""
-
-    def __init__(self, settings: EvaluateSettings) -> None:
-        super().__init__(settings)
-        self._pools: dict[Role, Pool] = {"fit": Pool(), "choose": Pool(), "measure": Pool()}
 
     @abstractmethod
     def classes(self) -> Sequence[Ask[Predicted]]:
@@ -44,22 +39,23 @@ class _Transformations(Diagnostic):
         clips = scene.clips[: self._room(part.role)]
         for number, ask in enumerate(self.classes()):
             x = pooled_tokens(answers[ask].tokens_BtD, scene)[: len(clips)]
-            self._pools[part.role].add(clips, x, np.full(len(clips), number))
+            self.pools[part.role].add(clips, x, np.full(len(clips), number))
 
     def _room(self, role: Role) -> int | None:
         """How many more clips it wants to see; None: all."""
         if role != "fit":
             return None
-        return self.settings.probes.transformed_clips - len(self._pools["fit"]) // len(self.classes())
+        return self.settings.probes.transformed_clips - len(self.pools["fit"]) // len(self.classes())
 
     def finish(self) -> None:
-        fit, choose, measure = (self._pools[role] for role in ("fit", "choose", "measure"))
+        fit, choose, measure = (self.pools[role] for role in ("fit", "choose", "measure"))
         is_fit, is_choose = (indicators(pool.y.astype(np.intp), len(self.classes())) for pool in (fit, choose))
         probe = Classifier.fit(fit.x, is_fit, choose.x, is_choose, self.settings.probes.grid)
         right: dict[Any, list[bool]] = {}
         for clip, one in zip(measure.clips, (probe.top(measure.x) == measure.y).tolist(), strict=True):
             right.setdefault(clip, []).append(one)
         self.put(list(right), "pooled", [float(np.mean(of_clip)) for of_clip in right.values()])
+        self.put(list(right), CHANCE, np.full(len(right), 1 / len(self.classes())))
 
 
 class ArrowOfTime(_Transformations):

@@ -15,7 +15,7 @@ from ..statistics.compare import FEW_CITIES
 from ..statistics.contrasts import OURS
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import BETTER, NOT_SEPARATED, UNTESTABLE, WORSE
-from ..words import counted
+from ..words import counted, listed
 from .material import Material
 from .numbers import decimals, estimate, interval, number, p_value, percent
 
@@ -69,9 +69,20 @@ def cautions(material: Material) -> list[str]:
     return said
 
 
-def listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+def near_chance(material: Material, backbone: str) -> list[str]:
+    """Diagnostics on which methods are not above what who knows nothing scores, and how many of them."""
+    said = []
+    for info in material.diagnostics.values():
+        chance = material.chance(backbone, info.name)
+        rows = [row for row in material.rows(backbone, info.name) if math.isfinite(row.low)]
+        sign = 1.0 if info.direction == "higher" else -1.0
+        near = [row for row in rows if min(sign * row.low, sign * row.high) <= sign * chance]
+        if not near or not math.isfinite(chance):
+            continue
+        who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
+        more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
+        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
+    return said
 
 
 def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
@@ -181,7 +192,7 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     seeds = max(_seeds(material, backbone).values(), default=0)
     evidence = [
         f"{sample} and {counted(seeds, 'training seed')}; paired hierarchical bootstrap over cities and sources, "
-        f"{comparison.settings.get('replicates', '?'):,} replicates, BCa intervals."
+        f"{_replicates(material)}BCa intervals."
     ]
     if not tested:
         return Answer(question, "Nothing could be tested.", evidence)
@@ -215,6 +226,11 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     if decided:
         short += f", {'all' if solid == len(decided) else solid} of them stable"
     return Answer(question, f"{short}; {sample}.", evidence)
+
+
+def _replicates(material: Material) -> str:
+    known = material.comparison.settings.get("replicates")
+    return f"{known:,} replicates, " if isinstance(known, int) else ""
 
 
 def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

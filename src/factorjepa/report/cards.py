@@ -58,6 +58,7 @@ def _card(example: Example, question: Question) -> Markup:
     return tag(
         "div", _film(example), tag("h4", question.question),
         tag("div", cells, class_="choices", style=f"--encoders:{len(question.answers)}"),
+        tag("p", f"Measured by {question.measured}.", class_="head") if question.measured else None,
         tag("p", f"{example.clip_id}{f' · {question.probe}' if question.probe else ''}", class_="head"), class_="card",
     )  # fmt: skip
 

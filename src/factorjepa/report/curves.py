@@ -96,12 +96,6 @@ def training_curve(runs: Sequence[Path], path: Path) -> Path:
     return path
 
 
-def training_curve_svg(runs: Sequence[Path]) -> str:
-    """The same as an `<svg>` element, for a page."""
-    text = _drawn([Run.read(run) for run in runs], "svg").decode()
-    return text[text.index("<svg") :]
-
-
 def labels_of(runs: Sequence[Run]) -> list[str]:
     """Each run's method as tables print it; where a method appears twice, with the folder's name."""
     times = Counter(run.method.title for run in runs)

@@ -22,14 +22,15 @@ _BETTER = {"lower": "lower is better", "higher": "higher is better"}
 _PRESPECIFIED = {"total": "total", "pkg": "package", "sup|pkg": "supervision", "INT": "INT", "DI+": "DI+"}
 _WHERE = {
     "future_l1": (r"h\d+|(teacher_)?agents|(teacher_)?interacting", "Future-frame L1"),
-    "intervention_l1": (r"localised|true_region|counterfactual", "Intervention L1"),
+    "intervention_l1": (r"localised|true_region(_held)?|counterfactual", "Intervention L1"),
 }
 _PLACES = {
     "agents": "on tokens of agents", "interacting": "on tokens of interacting agents",
     "localised": "where the target changes most",
     "teacher_agents": "on tokens of agents, by the teacher",
     "teacher_interacting": "on tokens of neighbours, by the teacher",
-    "true_region": "edits of true agents", "counterfactual": "an agent truly removed",
+    "true_region": "edits of true agents that go on", "true_region_held": "edits of true agents, held in place",
+    "counterfactual": "an agent truly removed",
 }  # fmt: skip
 
 
@@ -99,7 +100,10 @@ def scorecard(material: Material, backbone: str) -> tuple[list[Markup], int]:
         by_method = {row.method: row for row in material.rows(backbone, info.name)}
         dots = [_dot(material, by_method[method]) for method in methods if method in by_method]
         if any(math.isfinite(dot.value) for dot in dots):
-            panels.append(dot_panel(info.title, f"{_BETTER[info.direction]} · {info.unit}", dots))
+            chance = material.chance(backbone, info.name)
+            known = math.isfinite(chance)
+            said = f"{_BETTER[info.direction]} · {info.unit}{' · dashed: chance' if known else ''}"
+            panels.append(dot_panel(info.title, said, dots, chance if known else None))
     return panels, len(material.methods(backbone)) - len(methods)
 
 
@@ -115,8 +119,8 @@ def where(material: Material, backbone: str) -> list[Markup]:
             dots = [_dot(material, by_method[method]) for method in methods if method in by_method]
             if not any(math.isfinite(dot.value) for dot in dots):
                 continue
-            nothing = 1.0 if variant == "counterfactual" else None
-            also = " · dashed: no change predicted" if nothing else ""
+            nothing = 1.0 if diagnostic == "intervention_l1" else None
+            also = " · dashed: no change" if nothing else ""
             said = _PLACES.get(variant, f"future step {variant[1:]}")
             panels.append(dot_panel(title, said + also, dots, nothing))
     return panels

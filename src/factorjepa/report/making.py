@@ -6,13 +6,13 @@ OUT/report/index.html  OUT/report/tables/*.csv
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 
 import yaml
 
@@ -24,10 +24,10 @@ from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
 from ..storage import write_text
-from ..words import counted
 from .curves import Run
 from .material import Material, Statement
 from .page import page
+from .provenance import settings_of, steps_of
 
 COMPARISON, REPORT, TABLES, INDEX = "comparison", "report", "tables", "index.html"
 _MOST_RUNS = 8  # of a training figure
@@ -59,15 +59,13 @@ def make_report(
     if not len(scores):
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
     comparison, compared, notes = _comparison(out, scores, settings, progress)
-    folders, missing = _run_folders(out, runs)
-    read, unreadable = _runs(folders)
+    read, unreadable = _runs(_run_folders(out, runs))
     examples, broken = read_examples(out)
     corpus = data or _corpus_of(scores)
-    notes += [*missing, *unreadable, *broken]
+    notes += [*scores.lacks(), *unreadable, *broken]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
-        data=_statement(corpus, required=data is not None), commands=_commands(out, scores, comparison, corpus),
-        notes=notes,
+        data=_statement(corpus, required=data is not None), steps=steps_of(scores, comparison, corpus), notes=notes,
     )  # fmt: skip
     folder = to or Path(out) / REPORT
     text = page(material)
@@ -104,24 +102,17 @@ def _fits(found: Comparison, scores: Scores) -> bool:
     return found.evaluator == scores.evaluator and same and there == here
 
 
-def _run_folders(out: Path, named: Sequence[Path] | None) -> tuple[list[Path], list[str]]:
-    """The folders named, those the scores' parts tell of, or those in OUT/runs; and why scores are missing."""
-    told, reasons = [], []
-    for about in sorted((Path(out) / "parts").glob("*.json")):
-        try:
-            record = json.loads(about.read_text(encoding="utf-8"))
-            told.append(Path(record["run"]))
-            reasons += [
-                f"{about.stem}: no score of {counted(count, 'clip')} ({what})"
-                for what, count in record["missing"].items()
-            ]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            reasons.append(f"{about}: cannot be read, so why scores are missing is not known")
+def _run_folders(out: Path, named: Sequence[Path] | None) -> list[Path]:
+    """The folders named, those the scores' parts tell of, or those in OUT/runs."""
     if named:
-        return list(named), reasons
+        return list(named)
+    told = []
+    for about in sorted((Path(out) / "parts").glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # then it is drawn when named
+            told.append(Path(json.loads(about.read_text(encoding="utf-8"))["run"]))
     return [folder for folder in told if folder.is_dir()] or sorted(
         config.parent for config in (Path(out) / "runs").glob("*/config.yaml")
-    ), reasons
+    )
 
 
 def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
@@ -152,15 +143,8 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
 
 def _corpus_of(scores: Scores) -> Path | None:
     """The corpus that all runs were trained on, where it is still there."""
-    named = set()
-    for run in scores.runs:
-        try:
-            settings = yaml.safe_load(run.config)
-        except yaml.YAMLError:
-            continue
-        if isinstance(settings, dict) and isinstance(settings.get("data"), str):
-            named.add(settings["data"])
-    folder = Path(named.pop()) if len(named) == 1 else None
+    named = {settings_of(run).get("data") for run in scores.runs} - {None}
+    folder = Path(str(named.pop())) if len(named) == 1 else None
     return folder if folder is not None and (folder / MANIFEST).is_file() else None
 
 
@@ -198,25 +182,6 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
     ]  # fmt: skip
     split = "A source video lies in one split only; test and audit targets are never shown to training."
     return Statement([origin, split], rows)
-
-
-def _commands(out: Path, scores: Scores, comparison: Comparison, corpus: Path | None) -> list[str]:
-    place = quote(str(corpus)) if corpus else "CORPUS"
-    trained = [
-        f"factorjepa train {place} --out runs/{quote(run.run)} --method {quote(run.method)} --seed {run.seed}  # and "
-        "the settings below"
-        for run in scores.runs[:200]
-    ]
-    names = " ".join(dict.fromkeys(f"runs/{quote(run.run)}" for run in scores.runs[:200]))
-    split = f" --split {quote(scores.evaluator['split'])}" if "split" in scores.evaluator else ""
-    settings = comparison.settings
-    return [
-        *trained,
-        f"factorjepa evaluate {names} --out {quote(str(out))}{split}",
-        f"factorjepa compare {quote(str(Path(out) / 'scores.parquet'))} --out {quote(str(Path(out) / COMPARISON))} "
-        f"--replicates {settings.get('replicates')} --seed {settings.get('seed')}",
-        f"factorjepa report {quote(str(out))}",
-    ]
 
 
 def _cities(material: Material) -> str:

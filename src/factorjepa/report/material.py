@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..examples import Example
-from ..scores import DiagnosticInfo, RunInfo, Scores
+from ..scores import CHANCE, DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
 from .curves import Run
+from .provenance import Step
 
 FAMILIES = ("reference", "generic", "control", "factorized", "ablation")
 BASELINE = "auto_rgn"  # what the prespecified contrast `total` compares with
@@ -37,7 +38,7 @@ class Material:
     runs: Sequence[Run] = ()
     examples: Sequence[Example] = ()
     data: Statement = field(default_factory=Statement)
-    commands: Sequence[str] = ()
+    steps: Sequence[Step] = ()  # commands, in the order of the work
     notes: Sequence[str] = ()  # what could not be read, in words
 
     @cached_property
@@ -108,6 +109,11 @@ class Material:
             for row in self.comparison.contrasts
             if row.backbone == backbone and row.status == "primary" and contrast in (None, row.contrast)
         ]
+
+    def chance(self, backbone: str, diagnostic: str) -> float:
+        """What who knows nothing scores; NaN where that is not known. The same for every method."""
+        said = [row.mean for row in self.rows(backbone, diagnostic, headline=False) if row.variant == CHANCE]
+        return next((mean for mean in said if np.isfinite(mean)), float("nan"))
 
     def name(self, diagnostic: str) -> str:
         info = self.scores.diagnostics.get(diagnostic)

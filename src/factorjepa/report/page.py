@@ -9,7 +9,7 @@ from importlib import resources
 
 from .. import __version__
 from . import figures, tables
-from .answers import Answer, answers, cautions
+from .answers import Answer, answers, cautions, near_chance
 from .cards import cards, example_views
 from .markup import Markup, joined, tag
 from .material import Material
@@ -161,7 +161,15 @@ def _scorecard(material: Material, backbone: str) -> Markup:
         if panels
         else None
     )
-    return joined(drawn, tables.scorecard_table(material, backbone), _download("scorecard"))
+    doubts = [tag("li", one) for one in near_chance(material, backbone)]
+    return joined(
+        drawn,
+        tag("div", tag("b", "Not shown to be better than chance"), tag("ul", doubts), class_="warning", role="note")
+        if doubts
+        else None,
+        tables.scorecard_table(material, backbone),
+        _download("scorecard"),
+    )
 
 
 def _contrasts(material: Material) -> Markup:
@@ -276,14 +284,24 @@ def _made(material: Material) -> Markup:
     return joined(
         [tables.methods_table(material, backbone) for backbone in material.backbones], _download("pareto"),
         notes,
-        tag("h3", "Commands"), tag("p", "Rebuilt from what the runs, the scores and the comparison recorded."),
-        tag("pre", "\n".join(material.commands)),
+        tag("h3", "Commands"), _commands(material),
         tag("h3", "Diagnostics"), tag("dl", infos),
         tag("h3", "Comparison"), tag("dl", settings),
         tag("h3", "Evaluator"),
         tag("dl", evaluator) if evaluator else _absent("The scores do not say what measured them."),
         tag("h3", "Resolved configurations"), runs,
     )  # fmt: skip
+
+
+def _commands(material: Material) -> Markup:
+    """As they were given, each with what it made."""
+    known = [f"# {step.made}\n{step.line}" for step in material.steps if step.line]
+    unknown = [step.made for step in material.steps if not step.line]
+    return joined(
+        tag("p", "As they were given, each with what it made.") if known else None,
+        tag("pre", "\n\n".join(known)) if known else None,
+        [_absent(f"Not recorded, because no command line made it or an older version did: {one}.") for one in unknown],
+    )
 
 
 def _download(*names: str) -> Markup:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from ..scores import RunInfo
 from ..statistics import ContrastRow
-from ..statistics.contrasts import OURS
+from ..statistics.contrasts import OURS, PRESPECIFIED
 from ..statistics.verdict import UNTESTABLE
 from .forest import kind_of
 from .markup import Markup, joined, tag
 from .material import Material
 from .numbers import NOTHING, big, decimals, interval, number, p_value
 
+_NAMED = {contrast.name for contrast in PRESPECIFIED}  # the others' names say no more than their methods
 MOST_ROWS = 300  # of contrasts on the page; the CSV files hold all
 
 
@@ -76,6 +77,10 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
             )
             cells.append(Cell(shown, row.mean, hint=hint))
         rows.append(cells)
+    chances = [material.chance(backbone, info.name) for info in diagnostics]
+    if any(map(math.isfinite, chances)):
+        nothing = "what who knows nothing scores"
+        rows.append([Cell("Chance", class_="chance", hint=nothing), "", *(_chance_cell(one) for one in chances)])
     arrows = {"lower": "\N{DOWNWARDS ARROW}", "higher": "\N{UPWARDS ARROW}"}
     headings: list[str | Cell] = ["method", "family"]
     headings += [
@@ -84,15 +89,19 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
     return table(headings, rows, f"{backbone}: means over cities with 95 % intervals", range(2, len(headings)))
 
 
+def _chance_cell(value: float) -> Cell:
+    return Cell(number(value, 2) if math.isfinite(value) else "", value, class_="chance")
+
+
 def contrast_table(material: Material, backbone: str) -> Markup:
     """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
     everything = [row for row in material.comparison.contrasts if row.backbone == backbone]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
-    headings = [
-        "contrast",
+    headings: list[str | Cell] = [
         "a over b",
+        "contrast",
         "diagnostic",
         "effect",
         "95 % interval",
@@ -114,9 +123,9 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
     adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if row.adjustment else NOTHING
     tested = not row.decision.startswith(UNTESTABLE)
     return [
-        row.contrast,
         f"{material.title_of(row.a)} over {material.title_of(row.b)}",
-        material.name(row.diagnostic),
+        row.contrast if row.contrast in _NAMED else "",
+        Cell(material.name(row.diagnostic), class_="whole"),
         Cell(number(row.effect, places, sign=True), row.effect),
         Cell(interval(row.low, row.high, places, sign=True) if tested else NOTHING, row.low),
         Cell(number(row.units, 1, sign=True), row.units),
@@ -155,7 +164,10 @@ def methods_table(material: Material, backbone: str) -> Markup:
             ", ".join(str(run.seed) for run in sorted(its, key=lambda run: run.seed)),
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
         ])  # fmt: skip
-    headings = ["method", "family", "trainable", "update", "hours", "seeds", "dominated by"]
+    hours_said = "Time of all updates of one run, summed over its processes; mean over seeds"
+    headings: list[str | Cell] = [
+        "method", "family", "trainable", "update", Cell("GPU-hours", hint=hours_said), "seeds", "dominated by",
+    ]  # fmt: skip
     return table(
         headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)
     )

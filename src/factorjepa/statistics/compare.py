@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from .. import commands
 from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
@@ -74,7 +75,10 @@ def compare(scores: Scores, settings: CompareSettings | None = None, progress: P
     pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
     said = verdict(contrast_rows, titles, names)
     about = dataclasses.asdict(settings)
-    return Comparison(about, scores.evaluator, score_rows, contrast_rows, rank_rows(score_rows), pareto, said, notes)
+    ranks = rank_rows(score_rows)
+    return Comparison(
+        about, scores.evaluator, score_rows, contrast_rows, ranks, pareto, said, notes, commands.command()
+    )
 
 
 def _check(scores: Scores, settings: CompareSettings) -> None:
@@ -180,7 +184,7 @@ class _Backbone:
         if request is None or its is None:
             row.note = _joined("no value", clips)
             return row
-        interval = bca(its.estimate, its.replicates_B, its.jackknife_J, self.settings.confidence)
+        interval = bca(its.estimate, its.replicates_B, (its.jackknife_J,), self.settings.confidence)
         row.mean, row.low, row.high, row.interval = its.estimate, interval.low, interval.high, interval.kind
         row.seeds, row.seed_values = list(request.seeds), its.seeds_S.tolist()
         if len(its.seeds_S) > 1:
@@ -210,7 +214,7 @@ class _Backbone:
         first, second = found[pair.a], found[pair.b]
         effect = first.over(second, measure.sign)
         scale = max(abs(first.estimate), abs(second.estimate))
-        interval = bca(effect.estimate, effect.replicates_B, effect.jackknife_J, confidence, scale)
+        interval = bca(effect.estimate, effect.replicates_B, (effect.jackknife_J,), confidence, scale)
         row.effect, row.low, row.high, row.interval = effect.estimate, interval.low, interval.high, interval.kind
         row.units = separation(effect.estimate, interval)
         row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
@@ -248,7 +252,7 @@ def _ratio(first: Distribution, second: Distribution, confidence: float) -> tupl
             return NAN, (NAN, NAN)
     estimate = first.estimate / second.estimate
     jackknife = first.jackknife_J / second.jackknife_J
-    interval = bca(estimate, first.replicates_B / second.replicates_B, jackknife, confidence)
+    interval = bca(estimate, first.replicates_B / second.replicates_B, (jackknife,), confidence)
     return estimate, (interval.low, interval.high)
 
 

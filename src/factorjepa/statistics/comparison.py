@@ -34,6 +34,7 @@ class Comparison:
     pareto: list[ParetoRow]
     verdict: list[str]
     notes: list[str]
+    command: str = ""  # command line; empty: not recorded
 
     def write(self, folder: Path) -> Path:
         """One CSV per table, one of all sensitivities, `verdict.txt`, and the JSON that holds everything."""

@@ -5,7 +5,7 @@ averaged first and the measure is computed from the averages, in the estimate as
 
 A clip counts for a method where every seed and every component has a value; for a contrast, where both methods do.
 
-Legend: B replicates; J clusters left out in turn; S seeds; V sources; N clips; K components; R runs.
+Legend: B replicates; J clusters left out in turn; S seeds; V sources; N clips; K components; R runs; C cities.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .resampling import (
     everything,
     hierarchical_counts,
     leave_one_out_counts,
+    leave_one_source_out_counts,
     seed_weights,
     source_only_counts,
 )
@@ -49,7 +50,9 @@ class Distribution:
     replicates_B: Array  # paired hierarchical bootstrap
     jackknife_J: Array  # without each city (without each source where there is one city)
     source_only_B: Array
+    source_jackknives_C: tuple[Array, ...]  # of each city, without each of its sources
     crossed_B: Array  # seeds resampled too
+    seed_jackknives: tuple[Array, ...]  # without each seed; of both sides, where their seeds were drawn apart
     clip_weighted: float
     seeds_S: Array  # one value per training seed
     clips: int
@@ -62,12 +65,19 @@ class Distribution:
         Seeds are taken away pairwise; a single run of one side from every seed of the other.
         """
         paired = len(self.seeds_S) == len(other.seeds_S) or 1 in (len(self.seeds_S), len(other.seeds_S))
+        (mine,), (theirs,) = self.seed_jackknives, other.seed_jackknives
+        apart = (mine - other.estimate, self.estimate - theirs)
         return Distribution(
             sign * (self.estimate - other.estimate),
             sign * (self.replicates_B - other.replicates_B),
             sign * (self.jackknife_J - other.jackknife_J),
             sign * (self.source_only_B - other.source_only_B),
+            tuple(
+                sign * (here - there)
+                for here, there in zip(self.source_jackknives_C, other.source_jackknives_C, strict=True)
+            ),
             sign * (self.crossed_B - other.crossed_B),
+            tuple(sign * one for one in ((mine - theirs,) if paired else apart)),
             sign * (self.clip_weighted - other.clip_weighted),
             sign * (self.seeds_S - other.seeds_S) if paired else np.empty(0),
             self.clips,
@@ -86,6 +96,7 @@ class Estimator:
         self._jackknife = Draws(leave_one_out_counts(place), place)
         self._hierarchical = Draws(hierarchical_counts(place, replicates, seed), place)
         self._source_only = Draws(source_only_counts(place, replicates, seed), place)
+        self._without_source = Draws(leave_one_source_out_counts(place), place)
         self._drawn_seeds: dict[int, Array] = {}
         self._last: tuple[Measure, Array] | None = None
 
@@ -117,10 +128,12 @@ class Estimator:
         valid_V = clips_V > 0
         columns = np.moveaxis(means_RVK, 1, 0).reshape(len(valid_V), -1)
         shape = (-1, *means_RVK.shape[::2])
-        whole, jackknife, replicates, source_only = (
+        whole, jackknife, replicates, source_only, without_source = (
             draws.of(columns, valid_V).reshape(shape)
-            for draws in (self._everything, self._jackknife, self._hierarchical, self._source_only)
-        )
+            for draws in (
+                self._everything, self._jackknife, self._hierarchical, self._source_only, self._without_source,
+            )
+        )  # fmt: skip
         by_clip = ((clips_V / clips_V.sum()) @ columns).reshape(shape)
         city_V = self.panel.hierarchy.city_V
         cities = np.unique(city_V[valid_V])
@@ -130,12 +143,15 @@ class Estimator:
             its = slice(first, first + len(positions))
             first += len(positions)
             crossed_BK = np.einsum("bs,bsk->bk", self._seed_weights(len(positions)), replicates[:, its])
+            without_V = measure.reduce(without_source[:, its].mean(1))
             found[request] = Distribution(
                 float(measure.reduce(whole[:, its].mean(1))[0]),
                 measure.reduce(replicates[:, its].mean(1)),
                 measure.reduce(jackknife[:, its].mean(1)),
                 measure.reduce(source_only[:, its].mean(1)),
+                tuple(without_V[valid_V & (city_V == city)] for city in cities),
                 measure.reduce(crossed_BK),
+                (measure.reduce(_without_each(whole[0, its])),),
                 float(measure.reduce(by_clip[:, its].mean(1))[0]),
                 measure.reduce(whole[0, its]),
                 int(clips_V.sum()),
@@ -161,3 +177,9 @@ class Estimator:
         if self._last is None or self._last[0] is not measure:
             self._last = measure, self.panel.blocks[measure.diagnostic].components(measure.components)
         return self._last[1]
+
+
+def _without_each(means_SK: Array) -> Array:
+    """Means over all seeds but one, for each, `[S, K]`; of a single seed it is its own, for nobody draws it."""
+    seeds = len(means_SK)
+    return means_SK if seeds == 1 else (means_SK.sum(0) - means_SK) / (seeds - 1)

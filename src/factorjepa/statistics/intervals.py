@@ -1,10 +1,11 @@
 """BCa intervals, two-sided bootstrap p-values, and effects in units of their interval.
 
-Legend: B replicates; J top-level clusters left out in turn.
+Legend: B replicates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +33,13 @@ class Interval:
 
 
 def bca(
-    estimate: float, replicates_B: Array, jackknife_J: Array, confidence: float = 0.95, scale: float = 0.0
+    estimate: float, replicates_B: Array, jackknives: Sequence[Array], confidence: float = 0.95, scale: float = 0.0
 ) -> Interval:
     """Bias-corrected and accelerated interval (Efron 1987).
 
-    The acceleration comes from leaving out each top-level cluster. `scale` is the size of the numbers that the
-    estimate is a difference of: what rounding leaves of their spread is no spread.
+    The acceleration comes from leaving out, in turn, each of the things that were resampled: one array for each set
+    that was drawn by itself (all cities; the sources of each city; the seeds). `scale` is the size of the numbers that
+    the estimate is a difference of: what rounding leaves of their spread is no spread.
     """
     if np.isnan(estimate):
         return Interval(np.nan, np.nan, NONE, "no value")
@@ -50,7 +52,7 @@ def bca(
     if np.ptp(defined) <= _ROUNDING * max(scale, abs(estimate)):
         return Interval(estimate, estimate, CONSTANT, _joined(note, "the same in all clusters"))
     below = ((defined < estimate).mean() + (defined <= estimate).mean()) / 2
-    acceleration = _acceleration(jackknife_J)
+    acceleration = acceleration_of(jackknives)
     if below in (0.0, 1.0) or np.isnan(acceleration):
         low, high = np.quantile(defined, tails)
         why = (
@@ -88,10 +90,16 @@ def expected_coverage(clusters: int, confidence: float = 0.95) -> float:
     return float(2 * stdtr(clusters - 1, reach) - 1)
 
 
-def _acceleration(jackknife_J: Array) -> float:
-    if len(jackknife_J) < 2 or np.isnan(jackknife_J).any():
+def acceleration_of(jackknives: Sequence[Array]) -> float:
+    """Davison & Hinkley (1997), for several sets that are resampled independently; NaN where nothing can be left out.
+
+    What a set's members are worth is `(n - 1) / n` of the mean of its leave-one-out values less each of them. A set of
+    one has nothing to draw from.
+    """
+    drawn = [one for one in jackknives if len(one) > 1]
+    if not drawn or any(np.isnan(one).any() for one in drawn):
         return float("nan")
-    influence = jackknife_J.mean() - jackknife_J
+    influence = np.concatenate([(len(one) - 1) / len(one) * (one.mean() - one) for one in drawn])
     spread = float((influence**2).sum())
     return float((influence**3).sum() / (6 * spread**1.5)) if spread > 0 else 0.0
 

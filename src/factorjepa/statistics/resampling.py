@@ -74,7 +74,20 @@ def leave_one_out_counts(hierarchy: Hierarchy) -> Counts:
     if hierarchy.cities > 1:
         others_CV: Counts = (hierarchy.city_V[None, :] != np.arange(hierarchy.cities)[:, None]).astype(np.uint16)
         return others_CV
-    return (1 - np.eye(hierarchy.sources)).astype(np.uint16)
+    return leave_one_source_out_counts(hierarchy)
+
+
+def leave_one_source_out_counts(hierarchy: Hierarchy) -> Counts:
+    """Each source left out in turn; the others of its city stand in for it, so that cities count as before.
+
+    A city's only source cannot be left out: its row is empty.
+    """
+    city_V, sources_C = hierarchy.city_V, np.asarray(hierarchy.sources_C)
+    others_V = sources_C[city_V] - 1
+    same_VV = city_V[:, None] == city_V[None, :]
+    counts_VV: Counts = (others_V[:, None] + (same_VV & (others_V[:, None] > 0))).astype(np.uint16)
+    np.fill_diagonal(counts_VV, 0)
+    return counts_VV
 
 
 def everything(hierarchy: Hierarchy) -> Counts:

@@ -29,11 +29,11 @@ def sensitivities(
     interval excluded zero and its own does not.
     """
     found = [_point(CLIP_WEIGHTED, effect.clip_weighted, effect.estimate)]
-    others = {SOURCE_ONLY: effect.source_only_B}
+    others = {SOURCE_ONLY: (effect.source_only_B, effect.source_jackknives_C)}
     if len(effect.seeds_S) > 1:
-        others[CROSSED_SEEDS] = effect.crossed_B
-    for name, replicates in others.items():
-        its = bca(effect.estimate, replicates, effect.jackknife_J, confidence, scale)
+        others[CROSSED_SEEDS] = effect.crossed_B, (effect.jackknife_J, *effect.seed_jackknives)
+    for name, (replicates, jackknives) in others.items():
+        its = bca(effect.estimate, replicates, jackknives, confidence, scale)
         agrees = effect.estimate != 0 and (its.excludes_zero or not interval.excludes_zero)
         found.append(Sensitivity(name, effect.estimate, its.low, its.high, agrees, its.note))
     if effect.cities > 1:
@@ -45,7 +45,7 @@ def sensitivities(
         if other is None:
             found.append(Sensitivity(name, np.nan, np.nan, np.nan, False, "no value"))
             continue
-        its = bca(other.estimate, other.replicates_B, other.jackknife_J, confidence)
+        its = bca(other.estimate, other.replicates_B, (other.jackknife_J,), confidence)
         agrees = _same_direction(other.estimate, effect.estimate)
         found.append(Sensitivity(name, other.estimate, its.low, its.high, agrees, its.note))
     return found

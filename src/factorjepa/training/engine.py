@@ -214,7 +214,8 @@ class Engine:
         """How fast an update went: clips of all processes, and on a GPU the most memory that this one has used."""
         settings = self.settings
         clips = self.processes.world * settings.batch * settings.accumulate
-        pace = {"seconds": seconds, "wait": wait, "clips_per_s": clips / max(seconds + wait, 1e-9)}
+        pace = {"seconds": seconds, "wait": wait, "processes": self.processes.world}
+        pace["clips_per_s"] = clips / max(seconds + wait, 1e-9)
         if self.device.type == "cuda":
             pace["memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
         return pace

@@ -1,6 +1,6 @@
 """A run's folder: what was asked, what happened, and from where to go on.
 
-    config.yaml  environment.json  metrics.jsonl  events/  best -> checkpoints/step-000500
+    config.yaml  environment.json  commands.txt  metrics.jsonl  events/  best -> checkpoints/step-000500
     checkpoints/step-000500/{weights.safetensors,state.pt}
 
 A checkpoint is a folder that is renamed into place when it is whole. After a kill at any moment the last whole one
@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .. import commands
 from ..errors import TrainingError
 from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
 
@@ -55,10 +56,12 @@ class RunDirectory:
             if started:
                 run._refuse_other(config, layout)
             else:
-                (run.folder / METRICS).unlink(missing_ok=True)
+                for name in (METRICS, commands.FILE):
+                    (run.folder / name).unlink(missing_ok=True)
                 shutil.rmtree(run.folder / EVENTS, ignore_errors=True)
                 write_text(run.folder / ENVIRONMENT, json.dumps(environment, indent=2))
             write_text(run.folder / CONFIG, config)
+            commands.record(run.folder)
             for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
                 shutil.rmtree(left_over)
             yield run
@@ -160,6 +163,19 @@ class RunDirectory:
             with contextlib.suppress(json.JSONDecodeError):
                 records.append(json.loads(line))
         return records
+
+    def process_seconds(self) -> float | None:
+        """Time spent in updates, summed over the processes that made them; None where nothing was logged."""
+        timed = [record for record in self.metrics() if "seconds" in record]
+        return sum(record["seconds"] * record.get("processes", self._processes()) for record in timed) or None
+
+    def _processes(self) -> int:
+        """How many began the run: for records that do not say how many made an update."""
+        try:
+            known = json.loads((self.folder / ENVIRONMENT).read_text(encoding="utf-8"))
+            return int(str(known["processes"]).split()[0])  # "8 (ddp)"
+        except (OSError, ValueError, KeyError, IndexError):
+            return 1
 
     def forget_after(self, step: int) -> None:
         """Cut the record back to `step`: what came later will happen again."""

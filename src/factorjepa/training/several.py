@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from ..commands import carry_out, command
 from ..errors import TrainingError
 from ..workers import begin_worker
 from .engine import Engine
@@ -66,7 +67,7 @@ def train_all(
 
 
 def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell: Callable[[], None]) -> None:
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(command(),))
     try:
         running: set[Future[None]] = {pool.submit(_train, job, str(device)) for job in left}
         while running:
@@ -82,8 +83,9 @@ def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin() -> None:
+def _begin(line: str) -> None:
     begin_worker()
+    carry_out(line)
     torch.set_num_threads(1)
 
 

@@ -29,6 +29,7 @@ def simulate(
 
     Example:  [bold]factorjepa simulate out --clips 200 --seed 7[/bold]
     """
+    from .. import commands
     from ..config import resolve
     from ..corpus.simulated import SimulationPlan, choose_audit_cities, simulate_corpus
     from ..corpus.splits import Split
@@ -42,6 +43,7 @@ def simulate(
     repaired: list[str] = []
     with counting("simulate", "clip") as progress:
         manifest = simulate_corpus(out, plan, workers, progress, repaired.append)
+    commands.record(out)
     if repaired:
         damaged = "\n".join(f"  {what}" for what in repaired)
         error_console.print(

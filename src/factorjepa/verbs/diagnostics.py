@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from ..terminal import console, counting, error_console
 from ..words import counted
 
 if TYPE_CHECKING:
-    from ..scores import Scores
+    from ..scores import DiagnosticInfo, Scores
 
 
 def evaluate(
@@ -42,6 +43,7 @@ def evaluate(
 
     from ..config import resolve
     from ..diagnostics.evaluation import evaluate as measure
+    from ..diagnostics.evaluation import failures
     from ..diagnostics.settings import EvaluateSettings
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
@@ -51,21 +53,19 @@ def evaluate(
     console.print(_summary(made.scores))
     for run in made.again:
         console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
-    reasons = {(what, count): None for missing in made.missing.values() for what, count in missing.items()}
-    for what, count in reasons:
-        runs_of = [Path(run).name for run, missing in made.missing.items() if missing.get(what) == count]
-        where = "" if len(runs_of) == len(made.missing) else f" in {', '.join(runs_of)}"
-        console.print(f"no score of {counted(count, 'clip')}{where}: {what}", soft_wrap=True, markup=False)
+    for line in made.scores.lacks():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
     if examples:
         from ..diagnostics.examples import make_examples
 
-        failed = {Path(run) for run in made.failed}
-        kept = make_examples([run for run in runs if run not in failed], out, settings, place, examples, data, targets)
+        whole = [run for run in runs if str(run) not in made.failed]
+        with counting("examples", "clip") as progress:
+            kept = make_examples(whole, out, settings, place, examples, data, targets, progress)
         console.print(f"{out / 'examples'}: {counted(len(kept), 'clip')} to look at", highlight=False, soft_wrap=True)
     if made.failed:
-        for run, why in made.failed.items():
-            error_console.print(f"not evaluated: {run}: {why}", highlight=False, soft_wrap=True, markup=False)
+        said = failures(made.failed)
+        error_console.print(f"not evaluated:\n{said}", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(1)
 
 
@@ -111,43 +111,68 @@ def scorecard(
     console.print(_summary(made.scores))
     for arch in made.again:
         console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
-    for arch, missing in made.missing.items():
-        for what, count in missing.items():
-            console.print(f"{arch}: no score of {counted(count, 'clip')}: {what}", soft_wrap=True, markup=False)
+    for line in made.scores.lacks():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"clips were read at {made.size} px", highlight=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
 
 
-def diagnostics() -> None:
-    """Every diagnostic: what it is, which way is better, and which frozen evaluator it rests on.
+def diagnostics(
+    name: Annotated[str | None, typer.Argument(help="One diagnostic, with all that is known about it.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All that is known about each.")] = False,
+) -> None:
+    """Every diagnostic: which way is better and its unit; of one, also its formula, evaluator and provenance.
 
-    Example:  [bold]factorjepa diagnostics[/bold]
+    Example:  [bold]factorjepa diagnostics intervention_l1[/bold]
     """
-    from ..diagnostics.registry import DIAGNOSTICS
+    from ..diagnostics.registry import DIAGNOSTICS, chosen
 
+    infos = [one.info for one in (DIAGNOSTICS if name is None else chosen([name]))]
+    if name is not None or verbose:
+        for info in infos:
+            console.print(_described(info))
+        return
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("diagnostic", "better", "what it is", "unit", "frozen evaluator"):
-        table.add_column(heading, no_wrap=heading == "diagnostic")
-    status = ""
-    for info in (one.info for one in DIAGNOSTICS):
-        if info.status != status:
-            status = info.status
-            table.add_row(f"[bold]{status}[/]", "", "", "", "")
-        table.add_row(info.name, info.direction, f"{info.title}: {info.formula}", info.unit, info.evaluator)
+    table.add_column("diagnostic", no_wrap=True)
+    table.add_column("title", no_wrap=True)
+    table.add_column("better")
+    table.add_column("unit")
+    for status in dict.fromkeys(info.status for info in infos):
+        table.add_row(f"[bold]{status}[/]", "", "", "")
+        for info in infos:
+            if info.status == status:
+                table.add_row(info.name, info.title, info.direction, info.unit)
     console.print(table)
+    console.print("Formula, frozen evaluator and provenance: factorjepa diagnostics NAME, or --verbose for all")
+
+
+def _described(info: DiagnosticInfo) -> Table:
+    """One diagnostic, a line for each thing."""
+    table = Table(box=None, pad_edge=False, show_header=False, title=f"[bold]{info.name}[/]", title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    facts = {
+        "title": info.title, "status": info.status, "better": info.direction, "unit": info.unit,
+        "formula": info.formula, "evaluator": info.evaluator, "provenance": info.provenance,
+    }  # fmt: skip
+    for fact, said in facts.items():
+        table.add_row(fact, escape(said))
+    table.add_row("", "")
+    return table
 
 
 def _summary(scores: Scores) -> Table:
     """Headlines from plain means over clips and seeds; intervals and contrasts are for the statistics."""
     import numpy as np
 
+    from ..scores import CHANCE
     from ..statistics.measures import measures_of
 
     columns = scores.columns()
     table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips and seeds", title_justify="left")
     table.add_column("")
     methods = {(run.backbone, run.method): run.title for run in scores.runs}
-    for title in methods.values():
+    for title in (*methods.values(), "chance"):
         table.add_column(title, justify="right")
     for info in scores.diagnostics.values():
         if info.reduction not in ("mean", "macro_f1"):
@@ -163,6 +188,8 @@ def _summary(scores: Scores) -> Table:
             headline = measures_of(info, sorted({*variant}))[0]
             means = [value[variant == component].mean() for component in headline.components]
             cells.append(f"{headline.reduce(np.array(means)):.4f}")
+        by_chance = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
+        cells.append(f"{by_chance.mean():.4f}" if len(by_chance) else "")
         arrow = "↓" if info.direction == "lower" else "↑"
         table.add_row(f"{info.title} {arrow}", *cells)
     return table

@@ -46,6 +46,7 @@ def targets(
     if report:
         _report(data, folder, chosen, replication, sample, device)
         return
+    from .. import commands
     from ..config import resolve
     from ..teacher.making import make_packets
     from ..teacher.settings import TeacherSettings
@@ -53,6 +54,7 @@ def targets(
     settings = resolve(TeacherSettings, preset, overrides or [])
     with counting("targets", "clip") as progress:
         cache = make_packets(data, folder, settings, chosen, replication, workers, device, progress)
+    commands.record(folder)
     where, there = (f" --out {out}", f" --packets {out}") if out else ("", "")
     console.print(
         f"Packets in {folder}, by {cache.teacher}. Look at them: factorjepa targets {data}{where} --report; "

@@ -1,6 +1,8 @@
 """What ingest asks of privacy: frames of one shot go in, the same frames with every found identifier blurred come out, or a reason to leave the shot out."""
+
 from dataclasses import dataclass, field
 from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +15,9 @@ class Filtered:
 
     frames: Frames  # blurred; same shape as what went in
     failures: tuple[str, ...] = ()  # failed automated checks, in words; any one excludes the span
-    counts: dict[str, int] = field(default_factory=dict)  # e.g. face_tracks, face_boxes, plate_tracks, plate_boxes, filled_boxes, blurred_pixels
+    counts: dict[str, int] = field(
+        default_factory=dict
+    )  # e.g. face_tracks, face_boxes, plate_tracks, plate_boxes, filled_boxes, blurred_pixels
     audit: bytes = b""  # PNG contact sheet of what was and was not blurred, when asked for
 
 

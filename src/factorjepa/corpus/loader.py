@@ -59,8 +59,8 @@ class _Decoded:
     failures: dict[int, str]
 
     def pin_memory(self) -> _Decoded:
-        """Called by torch, in a thread of its own: from there the video goes to a GPU without anybody waiting."""
-        return dataclasses.replace(self, video=self.video.pin_memory())
+        """Called by torch, in a thread of its own: from there frames go to a GPU without anybody waiting."""
+        return dataclasses.replace(self, frames=self.frames.pin_memory())
 
 
 class _Memory:
@@ -87,7 +87,7 @@ class _Memory:
             if frames.nbytes <= self.room:
                 self.room -= frames.nbytes
                 self._known[index] = (frames.clone(), times.clone())
-        if not there:
+        if list(there) == decoded.indices:  # all of it is new: as it came, in pinned memory perhaps
             return decoded
         frames, times = zip(*there.values(), strict=True)
         return _Decoded(torch.stack(frames), list(there), torch.stack(times), decoded.failures)

@@ -89,9 +89,7 @@ def end_to_end_latency(subject: Subject, scenery: Scenery, way: Way, warmup: int
         whole = timed(run, device, warmup, runs)
         frames, side, cpu = read_frames(path, times), settings.size, torch.device("cpu")
         decoding = timed(lambda: read_frames(path, times), cpu, 1, min(runs, 20))
-        preparing = timed(
-            lambda: resize_to_cover(frames, settings.size, settings.size), torch.device("cpu"), 1, min(runs, 20)
-        )
+        preparing = timed(lambda: resize_to_cover(frames, side, side), cpu, 1, min(runs, 20))
     return {
         "median_ms": 1e3 * whole.median, "p95_ms": 1e3 * whole.p95, "runs": runs, "decode_ms": 1e3 * decoding.median,
         "preprocess_ms": 1e3 * preparing.median, "source": f"{width}x{height} at {rate:g} fps, H.264",

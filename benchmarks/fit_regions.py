@@ -10,17 +10,15 @@ and, where it is not zoomed into, also by DINOv2's if its weights are given. Sim
 Candidates and their measures are those of the library. In order, each step with the constants of the one before:
 
 1. Cue weights: logistic regression of "this pixel is an agent's" on the five cues (simulated windows: masks are true).
-2. The weight of what the features retell: of a few, the best average precision over pixels (the same).
-3. What likeness is made of: of a few, the one whose trees hold most agents (a part with IoU 0.5).
-4. Measures' usual values, spreads and weights: logistic regression of "this part is an agent" (IoU 0.5).
-5. The chance at which a part is worth keeping: best sum of the F1 of simulated choosing cities and of the footage.
+2. What likeness is made of: of a few, the one whose trees hold most agents (a part with IoU 0.5).
+3. Measures' usual values, spreads and weights: logistic regression of "this part is an agent" (IoU 0.5).
+4. The chance at which a part is worth keeping: best sum of the F1 of simulated choosing cities and of the footage.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,10 +36,9 @@ from factorjepa.seeding import stream
 from factorjepa.teacher.camera import camera_motion
 from factorjepa.teacher.choosing import worth
 from factorjepa.teacher.features import FrameFeatures, open_features
-from factorjepa.teacher.foreground import CUES, Foreground, Retelling, combined, foreground
+from factorjepa.teacher.foreground import CUES, Foreground, combined, foreground
 from factorjepa.teacher.parts import Likeness, Parts, measured
 from factorjepa.teacher.quality import SAME, Rates
-from factorjepa.teacher.regions import Floats
 from factorjepa.teacher.scoring import Scoring, Weighed
 from factorjepa.teacher.settings import FeatureSettings
 from region_samples import SETTINGS, Boxes, Masks, Verdict, excerpts, footage, jobs, shares, simulated, working_side
@@ -51,7 +48,6 @@ TEACHING = ("navapur", "kesaripet", "samudranagar", "dholaghat", "mehrabad", "va
 CHOOSING = ("tapimarg", "lohapur")  # gulmohar and pahargaon are left for measurement
 
 LOOKED_AT = (1, 5, 9)  # frames of a window whose parts are measured
-RETOLD = (0.0, 0.25, 0.5, 1.0)
 LIKENESSES = (
     Likeness(colour=15, evidence=1, look=0, own_motion=0.5),
     Likeness(colour=20, evidence=2, look=3),
@@ -71,7 +67,6 @@ class Sample:
 
     group: str  # teaching, choosing or footage
     seen: Foreground
-    features: Floats
     truth: Masks | Boxes
 
 
@@ -94,7 +89,7 @@ def sample(group: str, frames: Frames, features: FrameFeatures, truth: Masks | B
     described = features(frames)
     side = working_side(frames)
     seen = foreground(frames, described, camera_motion(frames).affine, side, SETTINGS.context)
-    return Sample(group, seen, described, truth)
+    return Sample(group, seen, truth)
 
 
 def samples(options: argparse.Namespace) -> Iterator[Sample]:
@@ -148,28 +143,12 @@ def cue_weights(windows: Sequence[Sample]) -> tuple[float, ...]:
     return tuple((weights / np.linalg.norm(weights)).round(2).tolist())
 
 
-def pixel_precision(windows: Sequence[Sample], weights: tuple[float, ...]) -> Doubles:
-    """Average precision of the evidence as a sign of agents, for each weight of what is retold."""
-    found = []
-    for one, truth in _with_masks(windows):
-        retelling = Retelling(one.features, SETTINGS.context)
-        evidence = functools.partial(combined, one.seen.cues, retelling, SETTINGS.context, weights)
-        found.append([average_precision(evidence(retold), truth.agents > 0) for retold in RETOLD])
-    return np.asarray(np.nanmean(found, axis=0))
-
-
 def _with_masks(windows: Sequence[Sample]) -> Iterator[tuple[Sample, Masks]]:
     return ((one, one.truth) for one in windows if one.group == "teaching" and isinstance(one.truth, Masks))
 
 
-def average_precision(score: Floats, true: NDArray[np.bool_]) -> float:
-    hits = true.ravel()[np.argsort(-score, axis=None)]
-    return float((np.cumsum(hits) / np.arange(1, hits.size + 1))[hits].mean()) if hits.any() else float("nan")
-
-
-def weighed_anew(one: Sample, weights: tuple[float, ...], retold: float) -> Sample:
-    retelling = Retelling(one.features, SETTINGS.context)
-    evidence = combined(one.seen.cues, retelling, SETTINGS.context, weights, retold)
+def weighed_anew(one: Sample, weights: tuple[float, ...]) -> Sample:
+    evidence = combined(one.seen.cues, SETTINGS.context, weights)
     return dataclasses.replace(one, seen=dataclasses.replace(one.seen, evidence=evidence))
 
 
@@ -251,11 +230,8 @@ def main() -> None:
     counts = {group: sum(one.group == group for one in windows) for group in ("teaching", "choosing", "footage")}
     print(f"windows: {counts}", file=sys.stderr, flush=True)
     weights = cue_weights(windows)
-    precision = pixel_precision(windows, weights)
-    retold = RETOLD[int(precision.argmax())]
-    print(f"WEIGHTS = {weights}  # {', '.join(CUES)}\nRETOLD = {retold}")
-    print("  average precision:", dict(zip(RETOLD, precision.round(4).tolist(), strict=True)), flush=True)
-    seen_anew = [weighed_anew(one, weights, retold) for one in windows]
+    print(f"WEIGHTS = {weights}  # {', '.join(CUES)}", flush=True)
+    seen_anew = [weighed_anew(one, weights) for one in windows]
     shares_held = [held(seen_anew, likeness) for likeness in LIKENESSES]
     for likeness, share in zip(LIKENESSES, shares_held, strict=True):
         print(f"  {likeness}: holds {share:.3f}")

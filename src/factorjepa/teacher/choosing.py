@@ -25,7 +25,7 @@ from .parts import Parts
 from .regions import Floats
 from .scoring import SCORING, Scoring, chance
 
-WORTH_KEEPING = 0.08  # chance at which a part is worth keeping (fit_regions.py): it becomes confidence 0.55
+WORTH_KEEPING = 0.15  # chance at which a part is worth keeping (fit_regions.py): it becomes confidence 0.55
 PERSISTENCE = 0.8  # of a part's log-odds above that: what its continuation inherits
 
 _THRESHOLD = 0.55  # the confidence that the paper keeps a region from

@@ -6,9 +6,9 @@
 - Motion: dense flow that the camera's own motion does not explain.
 - Change: how far a frame differs from the scene behind the agents (`background`).
 
-Each is standardised over the context, so 0 is usual for the window. What the sum of them says is then said again as far
-as the frozen features can say it (ridge regression on the context's cells): things that look like what stands out stand
-out too, whether they move at the moment or not.
+Each is standardised over the context, so 0 is usual for the window. What change says is then said again as far as the
+frozen features can say it (ridge regression on the context's cells): things that look like what comes and goes are
+likely agents too, whether they move at the moment or not.
 
 Histograms, scales and the regression are fitted on the context and applied to every frame. Flow reads a frame and the
 one before it; the first frame, having none, the one after it.
@@ -36,8 +36,7 @@ from .regions import Floats
 
 CUES = ("rarity", "enclosure", "affinity", "motion", "change")
 # Fitted by benchmarks/fit_regions.py
-WEIGHTS = (0.74, 0.24, 0.34, 0.53, 0.5)  # of the standardised cues
-RETOLD = 0.25  # weight of what the features say about the sum
+WEIGHTS = (0.59, 0.29, 0.13, 0.46, 0.58)  # of the standardised cues
 _LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1, 0.2], np.float32)  # of a cue that says anything at all
 
 _BINS = (16, 20, 20)  # of L, a and b
@@ -61,7 +60,9 @@ class Foreground:
     residual: Floats  # [T, S, S, 2] flow that the camera does not explain, in reference pixels per frame
     flow: Floats  # [T, S, S, 2] from each pixel to its place in the frame before, in pixels of the mask grid
     followed: NDArray[np.bool_]  # [T] whether that flow leads anywhere; False at 0
-    movers: Floats  # [T, S, S] how much the features look like what moves, mean 0 and spread 1 over the context
+    movers: (
+        Floats  # [T, S, S] how much the features look like what comes and goes, mean 0 and spread 1 over the context
+    )
     look: Floats  # [T, S, S, L] the features' main directions, spread 1 together over the context
 
 
@@ -81,16 +82,12 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
     retelling = Retelling(features, known)
     movers = _standard(_enlarged(retelling.of(cues[..., CUES.index("change")]), side), known)
     look = _enlarged(retelling.directions(_DIRECTIONS), side)
-    return Foreground(lab, combined(cues, retelling, known), cues, residual, flow, followed, movers, look)
+    return Foreground(lab, combined(cues, known), cues, residual, flow, followed, movers, look)
 
 
-def combined(
-    cues: Floats, retelling: Retelling, known: int, weights: tuple[float, ...] = WEIGHTS, retold: float = RETOLD
-) -> Floats:
+def combined(cues: Floats, known: int, weights: tuple[float, ...] = WEIGHTS) -> Floats:
     """The evidence `[T, S, S]` of standardised cues `[T, S, S, 5]`, of which the first `known` frames are context."""
-    seen = _standard(cues @ np.array(weights, np.float32), known)
-    again = _standard(_enlarged(retelling.of(seen), cues.shape[1]), known)
-    return _standard(seen + np.float32(retold) * again, known)
+    return _standard(cues @ np.array(weights, np.float32), known)
 
 
 def _rarity(lab: Floats, known: int) -> Floats:

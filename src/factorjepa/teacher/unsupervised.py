@@ -34,7 +34,7 @@ WORKING_SIDE = 192  # px: parts are joined and measured on this grid; a finer on
 class UnsupervisedProposals:
     """`Proposals` from feature affinity, motion and what persists over the window."""
 
-    name = "unsupervised v3"
+    name = "unsupervised v4"
 
     def __init__(self, settings: RegionSettings) -> None:
         self._settings = settings

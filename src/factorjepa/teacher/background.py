@@ -44,8 +44,9 @@ def change(shown: Frames, camera: Floats, known: int) -> Floats:
         seen = cv2.cvtColor(calm[t].astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
         difference[t] = np.sqrt(((seen - expected) ** 2).sum(axis=-1))
         is_known[t] = cv2.warpAffine(enough, back, (side, side), flags=cv2.INTER_NEAREST) > 0
-    usual = np.median(difference[:known][is_known[:known]]) if is_known[:known].any() else np.float32(0)
-    return np.log1p(np.maximum(difference - usual, 0) / np.float32(_SEEN)) * is_known
+    usual = np.median(difference[:known][is_known[:known]]) if is_known[:known].any() else 0.0
+    more = np.maximum(difference - np.float32(usual), 0) / np.float32(_SEEN)
+    return np.asarray(np.log1p(more) * is_known, np.float32)
 
 
 def _layout(camera: Floats, known: int, side: int) -> tuple[list[NDArray[np.float64]], tuple[int, int]]:

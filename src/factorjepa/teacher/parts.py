@@ -103,7 +103,8 @@ def beside(box: Integers, means: Doubles, sums: Doubles) -> dict[str, Doubles]:
 def _summed_area(columns: Floats) -> Doubles:
     """Sums over everything above and to the left, `[S + 1, S + 1, K]`."""
     side, count = columns.shape[0], columns.shape[-1]
-    return np.asarray(cv2.integral(np.ascontiguousarray(columns, np.float32))).reshape(side + 1, side + 1, count)
+    sums = np.asarray(cv2.integral(np.ascontiguousarray(columns, np.float32)), np.float64)
+    return sums.reshape(side + 1, side + 1, count)
 
 
 def _in_boxes(
@@ -143,7 +144,7 @@ def _joined(tree: Hierarchy, nodes: Integers) -> dict[str, Doubles]:
 
     def apart(some: Integers) -> Doubles:
         one, other = tree.area[tree.children[some]].T
-        return np.log1p(tree.price[some] * (one + other) / (one * other))
+        return np.asarray(np.log1p(tree.price[some] * (one + other) / (one * other)))
 
     made = tree.children[nodes, 0] >= 0
     own = np.zeros(len(nodes))

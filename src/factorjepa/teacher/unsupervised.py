@@ -1,13 +1,9 @@
 """Regions of agents without labels: parts of each frame that stand out and have an agent's size, shape and place.
 
 `foreground` says where agents may be, `parts` gives every frame's parts at every scale and measures them, `scoring`
-weighs the measures into the log-odds of being an agent.
+weighs the measures into the log-odds of being an agent, `choosing` takes those that are agents together.
 
-Of parts that contain one another those are kept whose worth adds up to the most, so that a crowd comes apart where its
-parts are worth more than their union. A part that flow leads to from a likely part of the frame before is likelier:
-what is there for long is there.
-
-A stopped agent is found by what it looks like. So is a parked vehicle that looks like the moving ones: from a few
+A stopped agent is found where it looks like those who walk. So is a parked vehicle that looks like the moving ones: from a few
 seconds of video nothing tells the two apart.
 
 The constants are fitted by `benchmarks/fit_regions.py`; they are the same for all data, and no label is seen when they

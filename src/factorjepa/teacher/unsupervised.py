@@ -3,8 +3,8 @@
 `foreground` says where agents may be, `parts` gives every frame's parts at every scale and measures them, `scoring`
 weighs the measures into the log-odds of being an agent, `choosing` takes those that are agents together.
 
-A stopped agent is found where it looks like those who walk. So is a parked vehicle that looks like the moving ones: from a few
-seconds of video nothing tells the two apart.
+A stopped agent is found where it looks like those who walk. So is a parked vehicle that looks like the moving ones:
+from a few seconds of video nothing tells the two apart.
 
 The constants are fitted by `benchmarks/fit_regions.py`; they are the same for all data, and no label is seen when they
 are used. A confidence is a rank with a sensible operating point, not a probability: 0.55, the paper's threshold, is

@@ -10,12 +10,13 @@ the `--features`, others with the last. `--proposals` also takes `module:factory
 baseline column holds, row by row, the better of plain and camera-stabilised background subtraction.
 
 Rows: precision, recall and F1 of retained regions at IoU 0.5 (visible masks in simulation, boxes on footage); the
-same F1 of regions in tracklets; IDF1; fragmentations and identity switches per 100 true regions found (a method that
-finds nobody breaks no track); the share of true tracks found at least four fifths and at least a fifth of their time,
-and fragmentations per track of the latter; Spearman correlation with the truth, over matched regions, of an agent's
-visibility in a frame (Psi_V; for the baseline its area over the largest along its tracklet) and, for all, of that ratio
-alone; precision, recall and F1 of interaction edges (the candidate pairs of Psi_I; for the baseline all that come as
-near). Agents below the minimum area or less than a quarter visible are not asked for.
+same F1 of regions in tracklets; IDF1; fragmentations and identity switches, as counts and per 100 true regions found,
+that is per 25 seconds that a true agent is followed (a method that finds nobody breaks no track); the share of true
+tracks found at least four fifths and at least a fifth of their time, and fragmentations per track of the latter;
+Spearman correlation with the truth, over matched regions, of an agent's visibility in a frame (Psi_V; for the baseline
+its area over the largest along its tracklet) and, for all, of that ratio alone; precision, recall and F1 of interaction
+edges (the candidate pairs of Psi_I; for the baseline all that come as near). Agents below the minimum area or less than
+a quarter visible are not asked for.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class Score:
             "region F1": self.regions.f1,
             "tracked region F1": self.tracked.f1,
             "IDF1": self.identities.rates.f1,
+            "fragmentations, count": who.fragmentations,
+            "switches, count": who.switches,
             "fragmentations per 100 found": self.identities.fragmentations / found,
             "switches per 100 found": self.identities.switches / found,
             "tracks mostly followed": who.mostly / max(who.tracks, 1),

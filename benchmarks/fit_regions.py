@@ -1,4 +1,4 @@
-"""Fits what `teacher/foreground.py`, `parts.py`, `scoring.py` and `unsupervised.py` weigh regions by.
+"""Fits what `teacher/foreground.py`, `parts.py`, `scoring.py` and `choosing.py` weigh regions by.
 
     python benchmarks/fit_regions.py --footage DIR --detector FILE.onnx --weights FILE.pth --layer 8 --cache DIR
 
@@ -9,18 +9,16 @@ and, where it is not zoomed into, also by DINOv2's if its weights are given. Sim
 
 Candidates and their measures are those of the library. In order, each step with the constants of the one before:
 
-1. Cue weights: logistic regression of "this pixel is an agent's" on the four cues (simulated windows: masks are true).
-2. The weight of what the features retell: of a few, the best average precision over pixels (the same).
-3. What likeness is made of: of a few, the one whose trees hold most agents (a part with IoU 0.5).
-4. Measures' usual values, spreads and weights: logistic regression of "this part is an agent" (IoU 0.5).
-5. The chance at which a part is worth keeping: best sum of the F1 of simulated choosing cities and of the footage.
+1. Cue weights: logistic regression of "this pixel is an agent's" on the five cues (simulated windows: masks are true).
+2. What likeness is made of: of a few, the one whose trees hold most agents (a part with IoU 0.5).
+3. Measures' usual values, spreads and weights: logistic regression of "this part is an agent" (IoU 0.5).
+4. The chance at which a part is worth keeping: best sum of the F1 of simulated choosing cities and of the footage.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,32 +34,27 @@ from scipy.optimize import minimize
 from factorjepa.pixels import Frames
 from factorjepa.seeding import stream
 from factorjepa.teacher.camera import camera_motion
+from factorjepa.teacher.choosing import worth
 from factorjepa.teacher.features import FrameFeatures, open_features
 from factorjepa.teacher.foreground import CUES, Foreground, combined, foreground
 from factorjepa.teacher.parts import Likeness, Parts, measured
-from factorjepa.teacher.proposals import mask_side
 from factorjepa.teacher.quality import SAME, Rates
-from factorjepa.teacher.regions import Floats
 from factorjepa.teacher.scoring import Scoring, Weighed
 from factorjepa.teacher.settings import FeatureSettings
-from factorjepa.teacher.unsupervised import worth
-from region_samples import SETTINGS, Boxes, Masks, Verdict, excerpts, footage, jobs, shares, simulated
+from region_samples import SETTINGS, Boxes, Masks, Verdict, excerpts, footage, jobs, shares, simulated, working_side
 from teacher_windows import CachedFeatures
 
 TEACHING = ("navapur", "kesaripet", "samudranagar", "dholaghat", "mehrabad", "vanapalli")
 CHOOSING = ("tapimarg", "lohapur")  # gulmohar and pahargaon are left for measurement
 
 LOOKED_AT = (1, 5, 9)  # frames of a window whose parts are measured
-RETOLD = (0.0, 0.25, 0.5, 1.0)
 LIKENESSES = (
     Likeness(colour=15, evidence=1, look=0, own_motion=0.5),
-    Likeness(colour=20, evidence=1, look=3),
-    Likeness(colour=20, evidence=2, look=1.5),
     Likeness(colour=20, evidence=2, look=3),
     Likeness(colour=20, evidence=3, look=3),
 )
 PRODUCTS = (("size", "bottom"), ("size", "upright"))  # the first is perspective: what stands lower is nearer and larger
-WORTHS = np.array([0.03, 0.045, 0.06, 0.08, 0.1, 0.125, 0.15])
+WORTHS = np.array([0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25])
 PIXELS = 4000  # of a window that teach the cue weights
 RIDGE = 6e-4  # of the mean log loss, on weights of standardised inputs
 
@@ -74,7 +67,6 @@ class Sample:
 
     group: str  # teaching, choosing or footage
     seen: Foreground
-    features: Floats
     truth: Masks | Boxes
 
 
@@ -95,9 +87,9 @@ class Judged:
 
 def sample(group: str, frames: Frames, features: FrameFeatures, truth: Masks | Boxes) -> Sample:
     described = features(frames)
-    side = mask_side(SETTINGS.regions, frames.shape[1])
+    side = working_side(frames)
     seen = foreground(frames, described, camera_motion(frames).affine, side, SETTINGS.context)
-    return Sample(group, seen, described, truth)
+    return Sample(group, seen, truth)
 
 
 def samples(options: argparse.Namespace) -> Iterator[Sample]:
@@ -151,22 +143,13 @@ def cue_weights(windows: Sequence[Sample]) -> tuple[float, ...]:
     return tuple((weights / np.linalg.norm(weights)).round(2).tolist())
 
 
-def pixel_precision(windows: Sequence[Sample], weights: tuple[float, ...]) -> Doubles:
-    """Average precision of the evidence as a sign of agents, for each weight of what is retold."""
-    found = []
-    for one, truth in _with_masks(windows):
-        evidence = functools.partial(combined, one.seen.cues, one.features, SETTINGS.context, weights)
-        found.append([average_precision(evidence(retold), truth.agents > 0) for retold in RETOLD])
-    return np.asarray(np.nanmean(found, axis=0))
-
-
 def _with_masks(windows: Sequence[Sample]) -> Iterator[tuple[Sample, Masks]]:
     return ((one, one.truth) for one in windows if one.group == "teaching" and isinstance(one.truth, Masks))
 
 
-def average_precision(score: Floats, true: NDArray[np.bool_]) -> float:
-    hits = true.ravel()[np.argsort(-score, axis=None)]
-    return float((np.cumsum(hits) / np.arange(1, hits.size + 1))[hits].mean()) if hits.any() else float("nan")
+def weighed_anew(one: Sample, weights: tuple[float, ...]) -> Sample:
+    evidence = combined(one.seen.cues, SETTINGS.context, weights)
+    return dataclasses.replace(one, seen=dataclasses.replace(one.seen, evidence=evidence))
 
 
 def held(windows: Sequence[Sample], likeness: Likeness) -> float:
@@ -211,7 +194,8 @@ def rates(frames: Sequence[Judged], scoring: Scoring, worth_keeping: float) -> R
     """Of the parts that are kept, each frame by itself."""
     total = Rates()
     for one in frames:
-        values = worth(one.parts, scoring.log_odds(one.parts.measures), worth_keeping)
+        level = np.log(worth_keeping / (1 - worth_keeping))
+        values = worth(one.parts, scoring.log_odds(one.parts.measures) - level)
         kept, verdict = np.searchsorted(one.parts.nodes, one.parts.tree.best_apart(values)), one.verdict
         right = verdict.iou[kept] >= SAME
         hits = len(set(verdict.agent[kept[right]].tolist()))
@@ -246,15 +230,8 @@ def main() -> None:
     counts = {group: sum(one.group == group for one in windows) for group in ("teaching", "choosing", "footage")}
     print(f"windows: {counts}", file=sys.stderr, flush=True)
     weights = cue_weights(windows)
-    precision = pixel_precision(windows, weights)
-    retold = RETOLD[int(precision.argmax())]
-    print(f"WEIGHTS = {weights}  # {', '.join(CUES)}\nRETOLD = {retold}")
-    print("  average precision:", dict(zip(RETOLD, precision.round(4).tolist(), strict=True)), flush=True)
-    seen_anew = [
-        dataclasses.replace(one, seen=dataclasses.replace(one.seen, evidence=evidence))
-        for one in windows
-        for evidence in [combined(one.seen.cues, one.features, SETTINGS.context, weights, retold)]
-    ]
+    print(f"WEIGHTS = {weights}  # {', '.join(CUES)}", flush=True)
+    seen_anew = [weighed_anew(one, weights) for one in windows]
     shares_held = [held(seen_anew, likeness) for likeness in LIKENESSES]
     for likeness, share in zip(LIKENESSES, shares_held, strict=True):
         print(f"  {likeness}: holds {share:.3f}")

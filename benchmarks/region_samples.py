@@ -4,7 +4,7 @@ Simulated windows come straight from the simulator. Most are dense, some sparse;
 half at 128; two thirds are zoomed, blurred, brightened or darkened and made noisy, since footage is all of that.
 
 Footage has no truth. What a detector is sure of stands in for it, boxes instead of masks; what it is unsure of counts
-neither for nor against a part. Of every video the first window and the middle one are taken, as they are and zoomed.
+neither for nor against a part. Of every video the first window and the middle one are taken, the first also zoomed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from factorjepa.pixels import Frames, resize_to_cover
 from factorjepa.seeding import stream
 from factorjepa.teacher.annotations import MIN_VISIBLE
 from factorjepa.teacher.parts import Parts
+from factorjepa.teacher.proposals import mask_side
 from factorjepa.teacher.quality import SAME
 from factorjepa.teacher.settings import STREET_AGENTS, TeacherSettings
+from factorjepa.teacher.unsupervised import WORKING_SIDE
 from factorjepa.video import probe, read_frames
 from factorjepa.world import WorldSettings, clips
 from factorjepa.world.simulator import CLIPS_PER_SOURCE
@@ -129,13 +131,20 @@ def simulated(job: Job) -> tuple[Frames, Masks]:
         assert truth is not None
         part = np.s_[top : top + side, left : left + side]
         shown.append(frame[part])
-        agents.append(truth.instances[part].astype(np.int64))
-        pixels = np.bincount(agents[-1].ravel(), minlength=len(truth.seen) + 1)
+        instances = truth.instances[part].astype(np.int32)
+        pixels = np.bincount(instances.ravel(), minlength=len(truth.seen) + 1)
         whole = np.array([1, *(np.count_nonzero(one.amodal) for one in truth.seen)])
         asked.append((pixels >= MIN_VISIBLE * whole) & (pixels >= SETTINGS.regions.min_area * side * side))
         asked[-1][0] = False
+        grid = (working_side(shown[-1][None]),) * 2
+        agents.append(cv2.resize(instances, grid, interpolation=cv2.INTER_NEAREST).astype(np.int64))
     frames = weathered(np.stack(shown), rng) if job.varied else np.stack(shown)
     return frames, Masks(np.stack(agents), asked)
+
+
+def working_side(frames: Frames) -> int:
+    """Pixels of the grid on which parts of these frames are made."""
+    return min(mask_side(SETTINGS.regions, frames.shape[1]), WORKING_SIDE)
 
 
 def zoom(size: tuple[int, int], least: float, most: float, rng: np.random.Generator) -> tuple[int, int, int]:
@@ -168,7 +177,7 @@ def excerpts(folder: Path) -> list[Excerpt]:
     for path in sorted(folder.iterdir()):
         last = probe(path).seconds - SETTINGS.frames / SETTINGS.fps - 0.05
         for start in (0.0, round(last / 2, 2)) if last > 0 else ():
-            found += [Excerpt(path, start, zoomed) for zoomed in (False, True)]
+            found += [Excerpt(path, start, zoomed) for zoomed in ((False,) if start else (False, True))]
     return found
 
 

@@ -195,6 +195,26 @@ class TestRefusals:
         with pytest.raises(VideoError, match=clip.clip_id):
             make_packets(broken, tmp_path / "out", TRUTH, workers=1, per_shard=PER_SHARD)
 
+    def test_a_run_refused_before_its_first_shard_leaves_nothing_behind(self, data: Path, tmp_path: Path) -> None:
+        broken, out = Path(shutil.copytree(data, tmp_path / "broken")), tmp_path / "out"
+        clip = Manifest.read(broken)[1]
+        whole = (broken / clip.path).read_bytes()
+        (broken / clip.path).write_bytes(b"no video")
+        with pytest.raises(VideoError, match=clip.clip_id):
+            make_packets(broken, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert contents(out) == {}
+        (broken / clip.path).write_bytes(whole)
+        other = TRUTH.model_copy(update={"tracks": TRUTH.tracks.model_copy(update={"min_length": 5})})
+        assert make_packets(broken, out, other, workers=1, per_shard=PER_SHARD).settings == other
+
+    def test_projections_without_a_header_do_not_stand_in_the_way(self, data: Path, made: Path, tmp_path: Path) -> None:
+        """A run was killed between the two."""
+        out = tmp_path / "out"
+        out.mkdir()
+        shutil.copy(made / "projections.safetensors", out)
+        make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert contents(out) == contents(made)
+
     def test_clips_shorter_than_the_window_are_refused_at_once(self, data: Path, tmp_path: Path) -> None:
         longer = TRUTH.model_copy(update={"frames": 24})
         with pytest.raises(FactorJEPAError, match="shorter than the 6 s window"):

@@ -1,13 +1,14 @@
-"""Where agents may be, pixel by pixel and without labels: four cues and their weighted sum.
+"""Where agents may be, pixel by pixel and without labels: five cues and their weighted sum.
 
 - Rarity: the scene's colours fill large parts of the window, an agent's few pixels.
 - Enclosure: sky, walls and road run out of the picture; an agent is fenced off from its border by strong edges.
 - Affinity: how far a cell's frozen features are from those along the border, where scene prevails.
 - Motion: dense flow that the camera's own motion does not explain.
+- Change: how far a frame differs from the scene behind the agents (`background`).
 
-Each is standardised over the context, so 0 is usual for the window. What the sum of them says is then said again as far
-as the frozen features can say it (ridge regression on the context's cells): things that look like what stands out stand
-out too, whether they move at the moment or not.
+Each is standardised over the context, so 0 is usual for the window. What change says is then said again as far as the
+frozen features can say it (ridge regression on the context's cells): things that look like what comes and goes are
+likely agents too, whether they move at the moment or not.
 
 Histograms, scales and the regression are fitted on the context and applied to every frame. Flow reads a frame and the
 one before it; the first frame, having none, the one after it.
@@ -30,20 +31,21 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from ..pixels import Frames, resize_to_cover
+from .background import change
 from .regions import Floats
 
-CUES = ("rarity", "enclosure", "affinity", "motion")
+CUES = ("rarity", "enclosure", "affinity", "motion", "change")
 # Fitted by benchmarks/fit_regions.py
-WEIGHTS = (0.74, 0.24, 0.34, 0.53)  # of the standardised cues
-RETOLD = 0.25  # weight of what the features say about the sum
-_LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1], np.float32)  # of a cue that says anything at all
+WEIGHTS = (0.59, 0.29, 0.13, 0.46, 0.58)  # of the standardised cues
+_LEAST_SPREAD = np.array([0.5, 0.3, 0.02, 0.1, 0.2], np.float32)  # of a cue that says anything at all
 
 _BINS = (16, 20, 20)  # of L, a and b
 _BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
-_BORDER_CELLS = 500  # at most, of all context frames together
+_BORDER_CELLS = 200  # at most, of all context frames together
 _NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
 _REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
 _STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
+_RIDGE = 0.5  # of what is retold, by the root of the number of cells
 _DIRECTIONS = 8  # of the look
 _LOST = 20.0  # grey levels by which a frame differs from its neighbour in most places, flow undone: a cut
 
@@ -54,11 +56,13 @@ class Foreground:
 
     lab: Floats  # [T, S, S, 3]
     evidence: Floats  # [T, S, S] mean 0 and spread 1 over the context
-    cues: Floats  # [T, S, S, 4] standardised
+    cues: Floats  # [T, S, S, 5] standardised
     residual: Floats  # [T, S, S, 2] flow that the camera does not explain, in reference pixels per frame
     flow: Floats  # [T, S, S, 2] from each pixel to its place in the frame before, in pixels of the mask grid
     followed: NDArray[np.bool_]  # [T] whether that flow leads anywhere; False at 0
-    movers: Floats  # [T, S, S] how much the features look like what moves, mean 0 and spread 1 over the context
+    movers: (
+        Floats  # [T, S, S] how much the features look like what comes and goes, mean 0 and spread 1 over the context
+    )
     look: Floats  # [T, S, S, L] the features' main directions, spread 1 together over the context
 
 
@@ -70,23 +74,20 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
     with _one_thread():
         motion, residual, flow, followed = _motion(shown, camera, known)
     affinity = _enlarged(_border_distance(features, known), side)
-    cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion], axis=-1)
+    changed = change(shown, camera, known)
+    cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion, changed], axis=-1)
     usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
     cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
-    moves = cues[..., CUES.index("motion")]
-    movers = _standard(_enlarged(_retold(moves, features, known), side), known)
-    look = _look(features, known, side)
-    return Foreground(lab, combined(cues, features, known), cues, residual, flow, followed, movers, look)
+    retelling = Retelling(features, known)
+    movers = _standard(_enlarged(retelling.of(cues[..., CUES.index("change")]), side), known)
+    look = _enlarged(retelling.directions(_DIRECTIONS), side)
+    return Foreground(lab, combined(cues, known), cues, residual, flow, followed, movers, look)
 
 
-def combined(
-    cues: Floats, features: Floats, known: int, weights: tuple[float, ...] = WEIGHTS, retold: float = RETOLD
-) -> Floats:
-    """The evidence `[T, S, S]` of standardised cues `[T, S, S, 4]`, of which the first `known` frames are context."""
-    seen = _standard((cues * np.array(weights, np.float32)).sum(axis=-1), known)
-    again = _standard(_enlarged(_retold(seen, features, known), cues.shape[1]), known)
-    return _standard(seen + np.float32(retold) * again, known)
+def combined(cues: Floats, known: int, weights: tuple[float, ...] = WEIGHTS) -> Floats:
+    """The evidence `[T, S, S]` of standardised cues `[T, S, S, 5]`, of which the first `known` frames are context."""
+    return _standard(cues @ np.array(weights, np.float32), known)
 
 
 def _rarity(lab: Floats, known: int) -> Floats:
@@ -209,40 +210,40 @@ def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -
     return explained
 
 
-def _retold(evidence: Floats, features: Floats, known: int) -> Floats:
-    """What ridge regression from the context's features to its evidence says of every cell, `[T, g, g]`."""
-    grid, width = features.shape[1], features.shape[-1]
-    cells = np.stack([cv2.resize(image, (grid, grid), interpolation=cv2.INTER_AREA) for image in evidence[:known]])
-    usual = features[:known].reshape(-1, width).mean(axis=0)
-    gram, moment = np.zeros((width, width)), np.zeros(width)
-    for here, wanted in zip(features[:known], cells, strict=True):
-        centred = (here.reshape(-1, width) - usual).astype(np.float64)
-        gram += centred.T @ centred
-        moment += centred.T @ wanted.ravel()
-    ridge = 0.1 * np.sqrt(cells.size)
-    direction = np.linalg.solve(gram + ridge * np.eye(width), moment).astype(np.float32)
-    return np.stack([((here.reshape(-1, width) - usual) @ direction).reshape(grid, grid) for here in features])
+class Retelling:
+    """What the context's features say about a map of it, by ridge regression; and their main directions."""
 
+    def __init__(self, features: Floats, known: int) -> None:
+        self._grid, self._width = features.shape[1], features.shape[-1]
+        self._known = known
+        usual = features[:known].reshape(-1, self._width).mean(axis=0, dtype=np.float64).astype(np.float32)
+        self._centred = features.reshape(len(features), -1, self._width) - usual
+        self._gram = np.zeros((self._width, self._width))
+        for cells in self._centred[:known]:
+            self._gram += cells.T @ cells
 
-def _look(features: Floats, known: int, side: int) -> Floats:
-    """The principal directions of the context's features, `[T, S, S, L]`; all of them together have spread 1."""
-    width = features.shape[-1]
-    cells = features[:known].reshape(-1, width)
-    usual = cells.mean(axis=0, dtype=np.float64).astype(np.float32)
-    gram = np.zeros((width, width))
-    for here in features[:known]:
-        centred = (here.reshape(-1, width) - usual).astype(np.float64)
-        gram += centred.T @ centred
-    spread, directions = np.linalg.eigh(gram / len(cells))
-    main = directions[:, -_DIRECTIONS:] / max(float(np.sqrt(spread[-_DIRECTIONS:].sum().clip(0))), 1e-3)
-    seen = [
-        ((here.reshape(-1, width) - usual) @ main.astype(np.float32)).reshape(*here.shape[:2], -1) for here in features
-    ]
-    return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in seen])
+    def of(self, evidence: Floats) -> Floats:
+        """Of every cell, from `[T, S, S]`: `[T, g, g]`."""
+        size = (self._grid, self._grid)
+        moment, cells = np.zeros(self._width), 0
+        for here, image in zip(self._centred[: self._known], evidence, strict=False):
+            moment += here.T @ cv2.resize(image, size, interpolation=cv2.INTER_AREA).ravel()
+            cells += len(here)
+        ridge = _RIDGE * np.sqrt(cells)
+        direction = np.linalg.solve(self._gram + ridge * np.eye(self._width), moment).astype(np.float32)
+        return np.stack([(here @ direction).reshape(size) for here in self._centred])
+
+    def directions(self, count: int) -> Floats:
+        """Along the principal directions of the context, `[T, g, g, count]`; together they have spread 1."""
+        cells = self._centred.shape[1] * min(self._known, len(self._centred))
+        spread, directions = np.linalg.eigh(self._gram / cells)
+        main = directions[:, -count:] / max(float(np.sqrt(spread[-count:].sum().clip(0))), 1e-3)
+        shape = (self._grid, self._grid, min(count, self._width))
+        return np.stack([(here @ main.astype(np.float32)).reshape(shape) for here in self._centred])
 
 
 def _enlarged(cells: Floats, side: int) -> Floats:
-    """`[T, g, g]` to the mask grid."""
+    """`[T, g, g]` or `[T, g, g, L]` to the mask grid."""
     return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in cells])
 
 

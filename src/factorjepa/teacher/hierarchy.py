@@ -23,7 +23,7 @@ from .regions import Floats
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_FLAT = 2.0  # sum of L, a and b differences below which neighbouring pixels are one leaf
+_FLAT = 4.0  # sum of L, a and b differences below which neighbouring pixels are one leaf
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Hierarchy:
     outline: Doubles  # [M] pixel sides it shares with the rest of the picture
     contrast: Doubles  # [M] sum of colour differences over them
     grain: Doubles  # [M] sum of colour differences between its leaves
+    price: Doubles  # [M] scatter that joining its two children added; 0 for leaves
 
     def upwards(self) -> Iterator[tuple[slice, Integers, Integers]]:
         """Round by round the nodes made in it, and their first and second children: all of earlier rounds."""
@@ -110,7 +111,7 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
     leaves, count = flat_zones(lab)
     room = 2 * count - 1  # a tree that joins two at a time
     area, sums = np.zeros(room), np.zeros((room, place.shape[-1]))
-    outline, contrast, grain = np.zeros(room), np.zeros(room), np.zeros(room)
+    outline, contrast, grain, paid = np.zeros(room), np.zeros(room), np.zeros(room), np.zeros(room)
     parent, children = np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
     flat = leaves.ravel()
     area[:count] = np.bincount(flat, minlength=count)
@@ -141,6 +142,7 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         outline[new] = outline[one] + outline[other] - 2 * shared[joined]
         contrast[new] = contrast[one] + contrast[other] - 2 * strength[joined]
         grain[new] = grain[one] + grain[other] + strength[joined]
+        paid[new] = price[joined]
         rounds.append((made, made + joined.size))
         made += joined.size
         now[one] = now[other] = new
@@ -152,7 +154,7 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         shared, strength = np.concatenate([shared[same], length]), np.concatenate([strength[same], power])
         price = np.concatenate([price[same], cost(x, y)])
     tree = Hierarchy(
-        leaves, parent, children, tuple(rounds), area, np.empty((0, 4), np.int64), outline, contrast, grain
+        leaves, parent, children, tuple(rounds), area, np.empty((0, 4), np.int64), outline, contrast, grain, paid
     )
     return replace(tree, box=_boxes(tree))
 

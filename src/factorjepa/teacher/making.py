@@ -28,7 +28,16 @@ from ..corpus.windows import refuse_short
 from ..errors import FactorJEPAError, StorageError, TeacherError
 from ..storage import only_writer, remove_partials
 from ..workers import begin_worker
-from .cache import HEADER, PacketCache, corpus_identity, read_header, refuse_other_settings, shard_folder, write_header
+from .cache import (
+    HEADER,
+    PROJECTIONS,
+    PacketCache,
+    corpus_identity,
+    read_header,
+    refuse_other_settings,
+    shard_folder,
+    write_header,
+)
 from .packet import Packet
 from .packet_shards import Shard, write_shard
 from .settings import TeacherSettings
@@ -65,8 +74,6 @@ def make_packets(
         teacher = Teacher(settings, device)
         header |= {"features": teacher.features.name, "regions": teacher.regions_name}
         _refuse_changes(out, settings, header)
-        if not (out / HEADER).exists():
-            write_header(out, header, teacher.projections)
         about = {"digest": settings.digest(), "replication": replication}
         shards = [shard for clips in sets for shard in _missing(out, clips, replication, per_shard)]
         total = sum(map(len, sets))
@@ -82,8 +89,16 @@ def make_packets(
                     done += 1
                     if progress is not None:
                         progress(done, total)
+                _begin_folder(out, header, teacher)  # now that there is something to describe
                 write_shard(path, [clip.clip_id for clip in part], packets, {**about, "split": str(part[0].split)})
     return PacketCache.open(out, settings)
+
+
+def _begin_folder(out: Path, header: dict[str, Any], teacher: Teacher) -> None:
+    """The header before the first shard, and no earlier: a run that is refused at its first clips leaves nothing that
+    would hold the next one to its settings."""
+    if not (out / HEADER).exists():
+        write_header(out, header, teacher.projections)
 
 
 def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Iterator[tuple[Path, list[Clip]]]:
@@ -135,7 +150,9 @@ def _refuse_changes(out: Path, settings: TeacherSettings, header: dict[str, Any]
 def _refuse_foreign(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise TeacherError(f"{out}: is a file; name a folder")
-    if out.is_dir() and not (out / HEADER).exists() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+    if not out.is_dir() or (out / HEADER).exists():
+        return
+    if any(not entry.name.startswith(".") and entry.name != PROJECTIONS for entry in out.iterdir()):
         raise TeacherError(f"{out}: is not empty and holds no {HEADER}; choose an empty folder for packets")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from .foreground import CUES, Foreground
@@ -51,47 +52,104 @@ def measured(seen: Foreground, t: int, min_area: float, likeness: Likeness = LIK
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
     lab, look = seen.lab[t] / np.float32(likeness.colour), seen.look[t]
     own = np.tanh(seen.residual[t] / np.float32(_CERTAIN))
+    change, movers = seen.cues[t, ..., CUES.index("change"), None], seen.movers[t, ..., None]
     scaled = (lab, evidence * np.float32(likeness.evidence), look * np.float32(likeness.look))
     place = (own * np.float32(likeness.own_motion), _places(side, likeness))
     tree = hierarchy(seen.lab[t], np.concatenate([*scaled, *place], axis=-1))
     smallest = max(min_area * side * side, 1)
     nodes = np.flatnonzero((tree.area >= smallest) & (tree.area <= _LARGEST * side * side) & (tree.parent >= 0))
-    columns = np.concatenate([evidence, motion, seen.movers[t, ..., None], _rim(side), lab, own, look], axis=-1)
-    inside, contrast = compared(tree, nodes, columns)
-    border = {"along the border": inside[:, 3] * np.sqrt(tree.area[nodes])}
-    return Parts(tree, nodes, _standing_out(inside, contrast) | border | _shape(tree, nodes))
+    scattered = (evidence**2, change**2, movers**2)
+    columns = np.concatenate([evidence, change, movers, motion, *scattered, _rim(side), lab, own, look], axis=-1)
+    means, sums = tree.summed(columns)[nodes] / tree.area[nodes, None], _summed_area(columns)
+    contrast = means - around(tree, nodes, means, sums)
+    border = {"along the border": means[:, 7] * np.sqrt(tree.area[nodes])}
+    ends = beside(tree.box[nodes], means[:, :3], sums[..., :3])
+    shape = _shape(tree, nodes) | _joined(tree, nodes)
+    return Parts(tree, nodes, _standing_out(means, contrast) | border | ends | shape)
 
 
-def compared(tree: Hierarchy, nodes: Integers, columns: Floats) -> tuple[Doubles, Doubles]:
-    """Means of columns `[S, S, K]` inside each node, and how far they are above those around it, `[N, K]` each.
-
-    Around it is the rest of its box, widened by a third and heightened by a fifth on either side.
-    """
-    side, count = columns.shape[0], columns.shape[-1]
-    sums, area = tree.summed(columns)[nodes], tree.area[nodes, None]
-    table = np.zeros((side + 1, side + 1, count))
-    table[1:, 1:] = columns.cumsum(axis=0, dtype=np.float64).cumsum(axis=1)
+def around(tree: Hierarchy, nodes: Integers, means: Doubles, sums: Doubles) -> Doubles:
+    """Means around each node, `[N, K]`: in the rest of its box, widened by a third and heightened by a fifth on either
+    side."""
     left, top, right, bottom = tree.box[nodes].T
     wide, high = np.maximum(2, (right - left) // 3), np.maximum(2, (bottom - top) // 5)
-    left, top = np.maximum(left - wide, 0), np.maximum(top - high, 0)
-    right, bottom = np.minimum(right + wide, side), np.minimum(bottom + high, side)
-    total = table[bottom, right] - table[top, right] - table[bottom, left] + table[top, left]
-    rest = ((right - left) * (bottom - top))[:, None] - area
-    return sums / area, sums / area - (total - sums) / np.maximum(rest, 1)
+    total, pixels = _in_boxes(sums, left - wide, top - high, right + wide, bottom + high)
+    area = tree.area[nodes, None]
+    return np.asarray((total - means * area) / np.maximum(pixels - area, 1))
+
+
+def beside(box: Integers, means: Doubles, sums: Doubles) -> dict[str, Doubles]:
+    """By how much evidence, change and what looks like movers fall off above, below and on the two sides of a box: the
+    head goes on below, the legs above, a whole body nowhere."""
+    left, top, right, bottom = box.T
+    wide, high = np.maximum(2, (right - left) // 3), np.maximum(2, (bottom - top) // 5)
+    bands = {
+        "above": (left, top - high, right, top),
+        "below": (left, bottom, right, bottom + high),
+        "to the left": (left - wide, top, left, bottom),
+        "to the right": (right, top, right + wide, bottom),
+    }
+    falls = {}
+    for where, edges in bands.items():
+        total, pixels = _in_boxes(sums, *edges)
+        falls[where] = means - total / np.maximum(pixels, 1)
+        falls[where][pixels[:, 0] == 0] = 0  # the picture ends there
+    least = np.minimum(falls["to the left"], falls["to the right"])
+    sides = {"above": falls["above"], "below": falls["below"], "beside": least}
+    names = ("evidence", "change", "looks like what moves")
+    return {f"{name} ends {where}": fall[:, k] for k, name in enumerate(names) for where, fall in sides.items()}
+
+
+def _summed_area(columns: Floats) -> Doubles:
+    """Sums over everything above and to the left, `[S + 1, S + 1, K]`."""
+    side, count = columns.shape[0], columns.shape[-1]
+    sums = np.asarray(cv2.integral(np.ascontiguousarray(columns, np.float32)), np.float64)
+    return sums.reshape(side + 1, side + 1, count)
+
+
+def _in_boxes(
+    sums: Doubles, left: Integers, top: Integers, right: Integers, bottom: Integers
+) -> tuple[Doubles, Doubles]:
+    """Sums `[N, K]` and pixels `[N, 1]` in boxes, as far as they lie in the picture."""
+    side = len(sums) - 1
+    left, top, right, bottom = (edge.clip(0, side) for edge in (left, top, right, bottom))
+    total = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
+    return total, ((right - left) * (bottom - top)).astype(np.float64)[:, None]
 
 
 def _standing_out(inside: Doubles, contrast: Doubles) -> dict[str, Doubles]:
-    """From columns evidence, motion, movers, rim (not used here), colour (3), own motion (2) and look."""
+    """From columns evidence, change, movers, motion, squares of the first three, rim (not used here), colour (3), own
+    motion (2) and look."""
+    spread = np.sqrt((inside[:, 4:7] - inside[:, :3] ** 2).clip(0))
     return {
         "evidence": inside[:, 0],
         "evidence over surroundings": contrast[:, 0],
-        "motion over surroundings": contrast[:, 1],
+        "evidence is uneven": spread[:, 0],
+        "motion": inside[:, 3],
+        "motion over surroundings": contrast[:, 3],
+        "change": inside[:, 1],
+        "change over surroundings": contrast[:, 1],
+        "change is uneven": spread[:, 1],
         "looks like what moves": inside[:, 2],
         "looks like what moves over surroundings": contrast[:, 2],
-        "colour unlike surroundings": np.linalg.norm(contrast[:, 4:7], axis=1),
-        "moves unlike surroundings": np.linalg.norm(contrast[:, 7:9], axis=1),
-        "looks unlike surroundings": np.linalg.norm(contrast[:, 9:], axis=1),
+        "looks like what moves unevenly": spread[:, 2],
+        "colour unlike surroundings": np.linalg.norm(contrast[:, 8:11], axis=1),
+        "moves unlike surroundings": np.linalg.norm(contrast[:, 11:13], axis=1),
+        "looks unlike surroundings": np.linalg.norm(contrast[:, 13:], axis=1),
     }
+
+
+def _joined(tree: Hierarchy, nodes: Integers) -> dict[str, Doubles]:
+    """How unlike a part's halves are, and how unlike it is what it is joined with."""
+
+    def apart(some: Integers) -> Doubles:
+        one, other = tree.area[tree.children[some]].T
+        return np.asarray(np.log1p(tree.price[some] * (one + other) / (one * other)))
+
+    made = tree.children[nodes, 0] >= 0
+    own = np.zeros(len(nodes))
+    own[made] = apart(nodes[made])
+    return {"halves differ": own, "differs from its other half": apart(tree.parent[nodes])}
 
 
 def _shape(tree: Hierarchy, nodes: Integers) -> dict[str, Doubles]:

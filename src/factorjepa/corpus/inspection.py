@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..words import counted
 from .composition import Amount, Composition, Quantiles
+from .rejected import Rejected, amounts_rejected
 from .splits import Split
 
 # Measures that the simulator takes from ground truth, in the order and the words in which they are shown.
@@ -44,6 +45,17 @@ def describe(name: str, composition: Composition) -> RenderableType:
     if measures := _measures(composition.measures):
         parts.append(measures)
     return Group(*parts)
+
+
+def rejected_table(rejected: Iterable[Rejected]) -> Table:
+    """What was left out of a corpus, by stage and reason."""
+    table = _table("Left out")
+    for column in ("stage", "reason", "count", "minutes"):
+        table.add_column(column, justify="left" if column in ("stage", "reason") else "right")
+    for amount in amounts_rejected(rejected):
+        minutes = f"{amount.seconds / 60:.1f}" if amount.seconds else "-"
+        table.add_row(amount.stage, amount.reason, str(amount.count), minutes)
+    return table
 
 
 def compare(names: Sequence[str], compositions: Sequence[Composition]) -> RenderableType:

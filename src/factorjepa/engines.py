@@ -1,0 +1,188 @@
+"""Who does the work: the processes of this machine, or the workers of a Ray cluster. Stages are the same functions.
+
+A worker that dies takes one job with it, not the run: the job is tried again, and after its last try it is `Lost`. An
+error that a job raises ends the run; what a job can survive it must catch itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol, TypeVar
+
+from .errors import ConfigError
+from .workers import begin_worker
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+ENGINES = ("processes", "ray")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job whose worker died each time it was tried."""
+
+    why: str
+
+
+class Engine(Protocol):
+    """`run` yields results as they come, each with the number of its job."""
+
+    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]: ...
+
+
+def engine_named(name: str, workers: int | None = None, tries: int = 2) -> Engine:
+    """`processes` (all cores unless told otherwise) or `ray` (the cluster of RAY_ADDRESS, or a local one)."""
+    if name == "processes":
+        return Processes(workers or os.cpu_count() or 1, tries)
+    if name == "ray":
+        return Ray(workers, tries)
+    raise ConfigError(f"there is no engine {name!r}: choose {', '.join(ENGINES)}")
+
+
+class Here:
+    """One job after the other in this process: for measurements."""
+
+    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
+        yield from ((number, work(job)) for number, job in enumerate(jobs))
+
+
+class Processes:
+    """Worker processes of this machine. Unlike a pool's, the death of one is known to be the death of its job."""
+
+    def __init__(self, count: int, tries: int = 2) -> None:
+        self.count, self.tries = count, tries
+
+    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
+        waiting = deque((number, 1) for number in range(len(jobs)))
+        busy: dict[Connection, _Worker] = {}
+        idle = [_Worker(work) for _ in range(min(self.count, len(jobs)))]
+        try:
+            while waiting or busy:
+                while waiting and idle:
+                    worker = idle.pop()
+                    worker.begin(*waiting.popleft(), jobs)
+                    busy[worker.line] = worker
+                for line in wait(list(busy)):
+                    assert isinstance(line, Connection)
+                    worker = busy.pop(line)
+                    try:
+                        outcome = worker.finish()
+                    except (EOFError, OSError):
+                        why = worker.end()
+                        idle.append(_Worker(work))
+                        if worker.attempt < self.tries:
+                            waiting.append((worker.number, worker.attempt + 1))
+                        else:
+                            yield worker.number, Lost(why)
+                        continue
+                    idle.append(worker)
+                    if isinstance(outcome, _Raised):
+                        raise outcome.error
+                    yield worker.number, outcome
+        finally:
+            for worker in (*idle, *busy.values()):
+                worker.end()
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: BaseException
+
+
+class _Worker:
+    """A process that does one job at a time, and the line to it."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.line, far = context.Pipe()
+        self._process = context.Process(target=_serve, args=(far, work), daemon=True)
+        self._process.start()
+        far.close()  # else its death would not end the line
+        self.number = self.attempt = 0
+
+    def begin(self, number: int, attempt: int, jobs: Sequence[Any]) -> None:
+        self.number, self.attempt = number, attempt
+        with contextlib.suppress(OSError):  # it has died while idle: finish() will say so
+            self.line.send(jobs[number])
+
+    def finish(self) -> Any:
+        return self.line.recv()
+
+    def end(self) -> str:
+        """Stop the process if it runs; how it ended."""
+        self.line.close()
+        self._process.join(timeout=1)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join()
+        return death(self._process.exitcode)
+
+
+def death(code: int | None) -> str:
+    """An exit code in words."""
+    if code == -signal.SIGALRM:
+        return "made no progress and was stopped"
+    if code == -signal.SIGKILL:
+        return "was killed (out of memory?)"
+    return f"ended with {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
+
+
+def _serve(line: Connection, work: Callable[[Any], Any]) -> None:
+    begin_worker()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            job = line.recv()
+            try:
+                outcome = work(job)
+            except Exception as error:
+                outcome = _Raised(error)
+            line.send(outcome)
+
+
+def still_alive(patience: int) -> None:
+    """Called by a job as it gets on: without another call within `patience` seconds the system ends its process.
+
+    An alarm and not a thread: a decoder that hangs may never let another thread run. 0 puts the alarm off.
+    """
+    signal.alarm(patience)
+
+
+class Ray:
+    """Workers of a Ray cluster: that of RAY_ADDRESS, or one started on this machine. Files must be visible to all."""
+
+    def __init__(self, workers: int | None = None, tries: int = 2) -> None:
+        self.workers, self.tries = workers, tries
+
+    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
+        try:
+            import ray
+        except ImportError:
+            raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
+        started = not ray.is_initialized()
+        if started:
+            here = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": self.workers or os.cpu_count() or 1}
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **here)
+        try:
+            remote = ray.remote(max_retries=self.tries - 1)(work)
+            waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
+            while waiting:
+                (done, *_), _ = ray.wait(list(waiting))
+                number = waiting.pop(done)
+                try:
+                    outcome: Any = ray.get(done)
+                except ray.exceptions.WorkerCrashedError:
+                    outcome = Lost("died in a worker of the cluster")
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None
+                yield number, outcome
+        finally:
+            if started:
+                ray.shutdown()

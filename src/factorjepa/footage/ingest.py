@@ -211,10 +211,8 @@ def _claim(out: Path, plan: IngestPlan) -> None:
         write_text(path, dump(plan))
         return
     there = resolve(IngestPlan, path)
-    if there != plan:
-        mine, theirs = plan.model_dump(), there.model_dump()
-        differing = [name for name in mine["settings"] if mine["settings"][name] != theirs["settings"][name]]
-        differing += [name for name in ("privacy", "version") if mine[name] != theirs[name]]
+    mine, theirs = (one.settings.deciding() | {"privacy": one.privacy, "version": one.version} for one in (plan, there))
+    if differing := [name for name in mine if mine[name] != theirs[name]]:
         raise CorpusError(
             f"{out}: was begun with other settings ({', '.join(differing)}; see {PLAN}); choose an empty folder, or repeat "
             "its settings to finish it"

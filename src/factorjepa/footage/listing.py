@@ -90,12 +90,12 @@ def read_table(path: Path) -> list[Listed]:
     problems = [f"column {name!r} is missing" for name in COLUMNS if rows and name not in names.values()]
     fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"}
     problems += [f"column {name!r} has the name of a column that ingest fills; rename it" for name in names.values() if name in fixed]
-    found = []
+    found, usable = [], not problems
     for number, row in enumerate(rows, start=2):
         values = {names[key]: clean(value or "") for key, value in row.items() if key is not None}
         if None in row:
             problems.append(f"line {number}: has more fields than the header")
-        elif not problems and values["file"]:
+        elif usable and values["file"]:
             try:
                 found.append(_from_row(path.resolve().parent, values))
             except (CorpusError, StorageError) as error:

@@ -58,8 +58,7 @@ class SourceJob:
     @property
     def identity(self) -> str:
         """What decides the bytes of this source's clips."""
-        settings = self.settings.model_dump(mode="json", exclude={"splits": True, "quality": {"max_similarity"}})
-        parts = [__version__, settings, self.statement, asdict(self.source)]
+        parts = [__version__, self.settings.deciding(), self.statement, asdict(self.source)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -75,3 +75,7 @@ class IngestSettings(Settings):
     quality: QualitySettings = QualitySettings()
     splits: SplitSettings = SplitSettings()
     limits: LimitSettings = LimitSettings()
+
+    def deciding(self) -> dict[str, Any]:
+        """Everything that decides what becomes of footage; patience and memory only say how it may be found out."""
+        return self.model_dump(mode="json", exclude={"limits": {"patience", "memory_gib"}})

@@ -59,36 +59,36 @@ class Processes:
 
     def __init__(self, count: int, tries: int = 2) -> None:
         self.count, self.tries = count, tries
+        self._idle: list[_Worker] = []  # kept for the next stage; they end with this object
 
     def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
         waiting = deque((number, 1) for number in range(len(jobs)))
         busy: dict[Connection, _Worker] = {}
-        idle = [_Worker(work) for _ in range(min(self.count, len(jobs)))]
         try:
             while waiting or busy:
-                while waiting and idle:
-                    worker = idle.pop()
-                    worker.begin(*waiting.popleft(), jobs)
+                while waiting and len(busy) < self.count:
+                    worker = self._idle.pop() if self._idle else _Worker()
+                    number, attempt = waiting.popleft()
+                    worker.begin(number, attempt, work, jobs[number])
                     busy[worker.line] = worker
                 for line in wait(list(busy)):
                     assert isinstance(line, Connection)
                     worker = busy.pop(line)
                     try:
-                        outcome = worker.finish()
+                        outcome = line.recv()
                     except (EOFError, OSError):
                         why = worker.end()
-                        idle.append(_Worker(work))
                         if worker.attempt < self.tries:
                             waiting.append((worker.number, worker.attempt + 1))
                         else:
                             yield worker.number, Lost(why)
                         continue
-                    idle.append(worker)
+                    self._idle.append(worker)
                     if isinstance(outcome, _Raised):
                         raise outcome.error
                     yield worker.number, outcome
         finally:
-            for worker in (*idle, *busy.values()):
+            for worker in busy.values():
                 worker.end()
 
 
@@ -100,21 +100,18 @@ class _Raised:
 class _Worker:
     """A process that does one job at a time, and the line to it."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.line, far = context.Pipe()
-        self._process = context.Process(target=_serve, args=(far, work), daemon=True)
+        self._process = context.Process(target=_serve, args=(far,), daemon=True)
         self._process.start()
         far.close()  # else its death would not end the line
         self.number = self.attempt = 0
 
-    def begin(self, number: int, attempt: int, jobs: Sequence[Any]) -> None:
+    def begin(self, number: int, attempt: int, work: Callable[[Any], Any], job: Any) -> None:
         self.number, self.attempt = number, attempt
-        with contextlib.suppress(OSError):  # it has died while idle: finish() will say so
-            self.line.send(jobs[number])
-
-    def finish(self) -> Any:
-        return self.line.recv()
+        with contextlib.suppress(OSError):  # it has died while idle: the line will say so
+            self.line.send((work, job))
 
     def end(self) -> str:
         """Stop the process if it runs; how it ended."""
@@ -135,11 +132,11 @@ def death(code: int | None) -> str:
     return f"ended with {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
 
 
-def _serve(line: Connection, work: Callable[[Any], Any]) -> None:
+def _serve(line: Connection) -> None:
     begin_worker()
     with contextlib.suppress(EOFError, OSError):
         while True:
-            job = line.recv()
+            work, job = line.recv()
             try:
                 outcome = work(job)
             except Exception as error:

@@ -12,21 +12,11 @@ import av
 import cv2
 import numpy as np
 
-from factorjepa.footage.privacy import Filtered
 from factorjepa.footage.settings import ClipSettings, IngestSettings
 from factorjepa.video import Frames
 
 FPS = 8.0
 SETTINGS = IngestSettings(clips=ClipSettings(fps=FPS, short_side=64))
-
-
-class Unfiltered:
-    """A filter that leaves everything as it is and counts what it saw."""
-
-    statement: dict[str, str] = {"privacy": "off: for a test"}  # noqa: RUF012
-
-    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
-        return Filtered(frames, counts={"face_tracks": 0})
 
 
 def street(seed: int, count: int, width: int = 96, height: int = 64) -> Iterator[Frames]:
@@ -113,3 +103,45 @@ def turn(path: Path, degrees: int) -> Path:
     data[header + 40 : header + 76] = matrix
     path.write_bytes(data)
     return path
+
+
+def corner(seed: int, count: int, width: int = 96, height: int = 64) -> Iterator[Frames]:
+    """A fixed camera: boxes pass in front of a street that stays."""
+    background = next(street(seed, 1, width, height))
+    rng = np.random.default_rng(seed)
+    passers = rng.uniform((0, 0, 0.5), (width, height - 8, 2), (4, 3))
+    for step in range(count):
+        frame = background.copy()
+        for x, y, speed in passers:
+            left = int(x + speed * step) % (width - 6)
+            frame[int(y) : int(y) + 8, left : left + 6] = 255 - background[int(y), left]
+        yield frame
+
+
+def seconds(count: float) -> int:
+    """So many frames at `encode`'s default rate."""
+    return round(12 * count)
+
+
+def still(seed: int, count: int) -> list[Frames]:
+    return [next(street(seed, 1))] * count
+
+
+def make_footage(folder: Path) -> Path:
+    """A folder as a photographer leaves it: good takes, poor ones, copies, sound, notes."""
+    agra, pune = folder / "Agra" / "walk" / "s01", folder / "Pune" / "drive" / "s01"
+    encode(agra / "a.mp4", street(1, seconds(21)))
+    encode(agra / "copy of a.mkv", [cv2.resize(one, (80, 54)) for one in street(1, seconds(21))], crf="30")
+    shots = [*corner(3, seconds(8)), *corner(4, seconds(2)), *corner(5, seconds(7))]
+    encode(agra / "three shots.mp4", shots)
+    encode(agra / "still.mp4", still(6, seconds(8)))
+    (agra / "notes.txt").write_text("rain after lunch\n")
+    encode(pune / "b.mp4", corner(7, seconds(9)))
+    encode(pune / "blurred.mp4", (cv2.GaussianBlur(one, (0, 0), 4) for one in corner(8, seconds(7))))
+    encode(pune / "dark.mp4", (one // 200 for one in corner(8, seconds(7))))
+    cut = encode(pune / "cut.ts", street(9, seconds(18)))
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size * 6 // 10])
+    (pune / "empty.mp4").write_bytes(b"")
+    sound(pune / "talk.m4a")
+    cv2.imwrite(str(pune / "photo.jpg"), next(street(1, 1)))
+    return folder

@@ -50,13 +50,16 @@ def measure(frames: Frames, fps: float) -> Measures:
 
 
 def faults(measures: Measures, settings: QualitySettings) -> Iterator[tuple[str, str]]:
-    """Why a clip is not kept: a word, and the figures behind it."""
+    """Why a clip is not kept: a word, and the figures behind it. Where nothing is seen, nothing else is judged."""
     if measures.brightness < settings.min_brightness:
         yield "dark", f"mean brightness {measures.brightness:.3f} is below {settings.min_brightness:g}"
-    elif measures.brightness > settings.max_brightness:
+        return
+    if measures.brightness > settings.max_brightness:
         yield "bright", f"mean brightness {measures.brightness:.3f} is above {settings.max_brightness:g}"
-    elif measures.clipped > settings.max_clipped:
+        return
+    if measures.clipped > settings.max_clipped:
         yield "clipped", f"{measures.clipped:.0%} of the picture is black or white altogether"
+        return
     if measures.sharpness < settings.min_sharpness:
         yield "blurred", f"sharpness {measures.sharpness:.4f} is below {settings.min_sharpness:g}"
     if measures.motion < settings.min_motion:

@@ -97,21 +97,24 @@ def examine_files(out: Path, found: Sequence[Listed], limits: LimitSettings, eng
 def examine(job: _Examine) -> Examination:
     """Hash a file and read its header."""
     with limited(job.limits):
-        digest = hashlib.sha256()
+        sha256 = ""
         try:
-            with open(job.path, "rb") as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-                    still_alive(job.limits.patience)
-        except OSError as error:
-            return Examination("", refused=f"cannot be read ({error.strerror})")
-        try:
-            header = _header(job)
+            sha256 = _hash(job)
+            return Examination(sha256, _header(job).seconds)
         except FactorJEPAError as error:
-            return Examination(digest.hexdigest(), refused=str(error))
+            why = str(error)
         except Exception as error:  # whatever a decoder makes of a hostile file concerns that file
-            return Examination(digest.hexdigest(), refused=f"cannot be opened ({type(error).__name__}: {reason_of(error)})")
-        return Examination(digest.hexdigest(), header.seconds)
+            why = f"cannot be opened ({type(error).__name__}: {reason_of(error)})"
+        return Examination(sha256, refused=why)
+
+
+def _hash(job: _Examine) -> str:
+    digest = hashlib.sha256()
+    with open(job.path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            still_alive(job.limits.patience)
+    return digest.hexdigest()
 
 
 def _header(job: _Examine) -> Header:

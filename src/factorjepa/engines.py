@@ -153,7 +153,10 @@ def still_alive(patience: int) -> None:
 
 
 class Ray:
-    """Workers of a Ray cluster: that of RAY_ADDRESS, or one started on this machine. Files must be visible to all."""
+    """Workers of a Ray cluster: that of RAY_ADDRESS, or one on this machine that ends with this process.
+
+    Paths must lead to the same files from every worker.
+    """
 
     def __init__(self, workers: int | None = None, tries: int = 2) -> None:
         self.workers, self.tries = workers, tries
@@ -163,13 +166,12 @@ class Ray:
             import ray
         except ImportError:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
-        started = not ray.is_initialized()
-        if started:
+        if not ray.is_initialized():
             here = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": self.workers or os.cpu_count() or 1}
             ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **here)
+        remote = ray.remote(max_retries=self.tries - 1)(work)
+        waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
         try:
-            remote = ray.remote(max_retries=self.tries - 1)(work)
-            waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting))
                 number = waiting.pop(done)
@@ -181,5 +183,5 @@ class Ray:
                     raise error.cause from None
                 yield number, outcome
         finally:
-            if started:
-                ray.shutdown()
+            for left in waiting:
+                ray.cancel(left)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from pathlib import Path
 from typing import ClassVar
 
 from factorjepa.footage.privacy import Filtered
@@ -68,4 +70,19 @@ class Endless(Unfiltered):
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
         while frames.mean() > 170:
             pass
+        return Filtered(frames)
+
+
+class Mortal(Unfiltered):
+    """Kills the process it runs in, once."""
+
+    statement: ClassVar[dict[str, str]] = {"privacy": "off: for a test of workers that die"}
+
+    def __init__(self, folder: Path) -> None:
+        self._died = folder / "died"
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        with contextlib.suppress(FileExistsError):
+            self._died.touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
         return Filtered(frames)

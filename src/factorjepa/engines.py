@@ -7,6 +7,7 @@ error that a job raises ends the run; what a job can survive it must catch itsel
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -167,8 +168,8 @@ class Ray:
         except ImportError:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
         if not ray.is_initialized():
-            here = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": self.workers or os.cpu_count() or 1}
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **here)
+            count = None if "RAY_ADDRESS" in os.environ else self.workers or os.cpu_count() or 1
+            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         remote = ray.remote(max_retries=self.tries - 1)(work)
         waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
         try:

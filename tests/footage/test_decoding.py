@@ -155,9 +155,12 @@ class TestDamage:
 
 class TestRefusals:
     def refused(self, path: Path) -> str:
-        with pytest.raises(VideoError) as error:
+        def read() -> None:
             read_header(path, path.name, LIMITS)
             decoded(path)
+
+        with pytest.raises(VideoError) as error:
+            read()
         return str(error.value)
 
     def test_sound_alone(self, tmp_path: Path) -> None:

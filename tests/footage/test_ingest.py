@@ -1,4 +1,4 @@
-"""From a folder of footage to a corpus: what is kept, what is left out and why, and the same bytes however it was made."""
+"""From a folder of footage to a corpus: what is kept, what is left out and why, the same bytes however it was made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from factorjepa.video import probe, read_frames
 
 from .filters import Deadly, Endless, Failing, Raising, Recorder, Shrinking
 from .videos import FPS, SETTINGS, encode, make_footage, seconds, street
-
 
 OFF = functools.partial(build, PrivacySettings(mode="off"))
 
@@ -129,9 +128,8 @@ class TestContents:
 
     def test_all_footage_is_accounted_for(self, made: Path) -> None:
         """Kept seconds and seconds left out add up to what was decoded."""
-        total = {source: json.loads((made / "records" / f"{source}.json").read_text())["seconds"]
-                 for source in ("agra/s01/three-shots", "agra/s01/copy-of-a", "pune/s01/blurred", "pune/s01/cut")}  # fmt: skip
-        for source, length in total.items():
+        for source in ("agra/s01/three-shots", "agra/s01/copy-of-a", "pune/s01/blurred", "pune/s01/cut"):
+            length = json.loads((made / "records" / f"{source}.json").read_text())["seconds"]
             kept = sum(clip.seconds for clip in Manifest.read(made) if clip.source == source)
             left = sum(row.seconds for row in read_rejected(made) if row.source == source)
             assert kept + left == pytest.approx(length)
@@ -143,7 +141,8 @@ class TestContents:
     def test_the_data_card_says_uses_processing_privacy_and_counts(self, made: Path) -> None:
         card = (made / "DATACARD.md").read_text()
         for part in ("not looked for and not blurred", "person identification", "surveillance", "AdaptiveDetector",
-                     "adaptive_threshold=3, min_content_val=15, window_width=2, min_scene_len=15", "| quality | static | 1 |"):  # fmt: skip
+                     "adaptive_threshold=3, min_content_val=15, window_width=2, min_scene_len=15",
+                     "| quality | static | 1 |"):  # fmt: skip
             assert part in card
 
     def test_nothing_in_the_corpus_names_this_machine(self, made: Path, footage: Path) -> None:
@@ -192,7 +191,16 @@ class TestRuns:
 def begin(footage: Path, out: Path, *words: str, limit: Callable[[], object] | None = None) -> subprocess.Popen[str]:
     """The command line in its own process, with the settings of these tests."""
     program = Path(sys.executable).with_name("factorjepa")
-    settings = ("--set", f"clips.fps={FPS}", "--set", "clips.short_side=64", "--capture-mode", "walk", "--privacy", "off")
+    settings = (
+        "--set",
+        f"clips.fps={FPS}",
+        "--set",
+        "clips.short_side=64",
+        "--capture-mode",
+        "walk",
+        "--privacy",
+        "off",
+    )
     return subprocess.Popen(
         [str(program), "ingest", str(footage), "--out", str(out), *settings, *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limit, start_new_session=True,

@@ -31,7 +31,14 @@ def table(folder: Path, *rows: str, head: str = "file,city,session,capture_mode"
 
 class TestFolders:
     def test_city_session_and_mode_come_from_folders_where_they_are_there(self, tmp_path: Path) -> None:
-        for name in ("Pune/s01/a.mp4", "Pune/s02/deep/b.mov", "Agra/c.mp4", "d.mp4", "Goa/drone/s9/e.mp4", "Goa/.x.mp4"):
+        for name in (
+            "Pune/s01/a.mp4",
+            "Pune/s02/deep/b.mov",
+            "Agra/c.mp4",
+            "d.mp4",
+            "Goa/drone/s9/e.mp4",
+            "Goa/.x.mp4",
+        ):
             touch(tmp_path / "footage" / name)
         found = {one.file: (one.city, one.session, one.capture_mode) for one in list_sources([tmp_path / "footage"])}
         assert found == {
@@ -45,7 +52,9 @@ class TestFolders:
     def test_a_capture_mode_is_asked_for_and_fills_gaps_only(self, tmp_path: Path) -> None:
         touch(tmp_path / "Goa" / "a.mp4")
         touch(tmp_path / "Goa" / "drone" / "b.mp4")
-        with pytest.raises(CorpusError, match="capture_mode is not known of 1 file, first 'Goa/a.mp4'.*--capture-mode"):
+        with pytest.raises(
+            CorpusError, match=r"capture_mode is not known of 1 file, first 'Goa/a\.mp4'.*--capture-mode"
+        ):
             refuse_unknown(list_sources([tmp_path]))
         modes = [one.capture_mode for one in list_sources([tmp_path], "walk-through")]
         assert modes == ["walk", "aerial"]
@@ -158,6 +167,12 @@ class TestPlans:
         for session in {one.session for one in plan.sources}:
             assert len({one.split for one in plan.sources if one.session == session}) == 1
         assert len({one.split for one in plan.sources}) == 3
+
+    def test_what_the_table_says_of_one_source_holds_for_its_session_where_sessions_stay_whole(self) -> None:
+        found = self.listed(*((f"{k}.mp4", "Pune", "s0") for k in range(6)))
+        found[2] = Listed(Path("x"), "2.mp4", "Pune", "s0", "walk", "validation")
+        plan = plan_sources(found, self.examined(found), SplitSettings(by="session"))
+        assert {one.split for one in plan.sources} == {Split.VALIDATION}
 
     def test_the_table_decides_splits_and_an_audit_city_is_audit_altogether(self) -> None:
         fixed = self.listed(("a.mp4", "Pune", "s1"), split="test")

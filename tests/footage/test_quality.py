@@ -38,7 +38,9 @@ class TestMeasures:
     def test_too_dark_too_bright_and_washed_out(self, clip: Frames) -> None:
         assert "dark" in found((0.03 * clip).astype(np.uint8))
         assert "bright" in found((245 + 0.03 * clip).astype(np.uint8))
-        assert "clipped" in found(np.where(clip.mean(axis=3, keepdims=True) > 128, 255, 0).repeat(3, 3).astype(np.uint8))
+        assert "clipped" in found(
+            np.where(clip.mean(axis=3, keepdims=True) > 128, 255, 0).repeat(3, 3).astype(np.uint8)
+        )
 
     def test_a_frozen_picture_is_static_and_one_walker_is_not(self, clip: Frames) -> None:
         still = np.repeat(clip[:1], len(clip), 0)

@@ -34,12 +34,11 @@ def write_datacard(
     parts = [
         "# Data card",
         f"{counted(total.clips, 'clip')} from {counted(total.sources, 'source video')} in "
-        f"{counted(len(whole.cities), 'city', 'cities')}, {total.hours:.2f} hours. Written by factorjepa; made again with "
-        "the corpus.",
+        f"{counted(len(whole.cities), 'city', 'cities')}, {total.hours:.2f} hours.",
         "## Uses",
         f"Intended: {', '.join(_INTENDED)}.",
-        f"Not to be used for: {', '.join(_PROHIBITED)}. A corpus describes the places and hours it was filmed in; it is "
-        "no sample of anything larger.",
+        f"Not to be used for: {', '.join(_PROHIBITED)}. A corpus describes the places and hours it shows; it is no "
+        "sample of anything larger.",
         "## Processing",
         _bullets(processing),
         "## Privacy",
@@ -50,15 +49,21 @@ def write_datacard(
     ]
     if rejected:
         rows = [(r.stage, r.reason, str(r.count), f"{r.seconds:.1f}") for r in amounts_rejected(rejected)]
-        parts += ["## Left out", _table(("stage", "reason", "count", "seconds"), rows), "Each with its detail: `rejected.parquet`."]
-    write_text(folder / DATACARD, "\n\n".join(parts) + "\n")
+        parts += [
+            "## Left out",
+            _table(("stage", "reason", "count", "seconds"), rows),
+            "Each with its detail: `rejected.parquet`.",
+        ]
+    path, text = folder / DATACARD, "\n\n".join(parts) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
 
 
 def _privacy(statement: Mapping[str, str]) -> str:
     if statement["privacy"].startswith("off"):
         return (
-            "**Off.** Faces and registration plates were not looked for and not blurred: whoever made this corpus said so "
-            "(`--privacy off`). Treat it as footage of identifiable people."
+            "**Off.** Faces and registration plates were not looked for and not blurred: whoever made this corpus said "
+            "so (`--privacy off`). Treat it as footage of identifiable people."
         )
     return _bullets([f"{name}: {value}" for name, value in statement.items()])
 
@@ -70,7 +75,8 @@ def _splits(whole: Composition) -> list[tuple[str, ...]]:
 def _cities(whole: Composition) -> list[tuple[str, ...]]:
     cross = whole.city_by_mode
     return [
-        (row, *(str(cross.counts[row, mode]) for mode in cross.columns), str(cross.row_total(row))) for row in cross.rows
+        (row, *(str(cross.counts[row, mode]) for mode in cross.columns), str(cross.row_total(row)))
+        for row in cross.rows
     ]
 
 

@@ -11,8 +11,11 @@ from rich.text import Text
 
 from ..words import counted
 from .composition import Amount, Composition, Quantiles
+from .manifest import Manifest
 from .rejected import Rejected, amounts_rejected
 from .splits import Split
+
+_COUNTED = "privacy_"  # attributes that count what the privacy filter did
 
 # Measures that the simulator takes from ground truth, in the order and the words in which they are shown.
 MEASURES = {
@@ -55,6 +58,26 @@ def rejected_table(rejected: Iterable[Rejected]) -> Table:
     for amount in amounts_rejected(rejected):
         minutes = f"{amount.seconds / 60:.1f}" if amount.seconds else "-"
         table.add_row(amount.stage, amount.reason, str(amount.count), minutes)
+    return table
+
+
+def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: Mapping[str, str]) -> Table:
+    """What was done about faces and registration plates: by whom, how often, and what was left out for it."""
+    table = _table("Privacy")
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    for name, value in statement.items():
+        table.add_row(name, value)
+    counts: dict[str, list[int]] = {}
+    for clip in manifest:
+        for name, value in clip.attributes.items():
+            if name.startswith(_COUNTED) and isinstance(value, int):
+                counts.setdefault(name.removeprefix(_COUNTED), []).append(value)
+    for name, values in sorted(counts.items()):
+        somewhere = counted(sum(value > 0 for value in values), "clip")
+        table.add_row(name.replace("_", " "), f"{sum(values):,} in {somewhere}")
+    excluded = sum(row.stage == "privacy" for row in rejected)
+    table.add_row("excluded by checks", counted(excluded, "clip"))
     return table
 
 

@@ -23,7 +23,14 @@ from .manifest import MANIFEST, Clip, Manifest
 from .shards import SHARDS, SIDECARS, add_member, index_of, member_key, shard_name, sidecar_path
 
 _PLAN = "pack.json"
-_NOTES = (".yaml", ".yml", ".json", ".md", ".txt", ".parquet")  # what describes a corpus beside its manifest moves along
+_NOTES = (
+    ".yaml",
+    ".yml",
+    ".json",
+    ".md",
+    ".txt",
+    ".parquet",
+)  # what describes a corpus beside its manifest moves along
 
 
 @dataclass(frozen=True)

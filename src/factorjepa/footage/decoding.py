@@ -58,7 +58,9 @@ class Faults:
 
     def __str__(self) -> str:
         parts = {"undecodable packets": self.packets, "damaged frames": self.frames, "untimed frames": self.untimed}
-        return "; ".join([f"{count} {what}" for what, count in parts.items() if count] + [self.ended] * bool(self.ended))
+        return "; ".join(
+            [f"{count} {what}" for what, count in parts.items() if count] + [self.ended] * bool(self.ended)
+        )
 
 
 def read_header(path: Path, name: str, limits: LimitSettings) -> Header:
@@ -234,7 +236,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Framing:
-    """How frames of a source become pictures of a clip: square pixels, upright, no larger than asked for, even sides."""
+    """How frames of a source become pictures of a clip: square pixels, upright, not too large, even sides."""
 
     width: int
     height: int  # of the picture, upright

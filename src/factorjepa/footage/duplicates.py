@@ -74,7 +74,9 @@ class Catalogue:
         for word in _words(film):
             if len(self._words.get(word, ())) <= _COMMON:
                 shared.update(self._words.get(word, ()))
-        matches = [Match(self._films[k][0], similarity(film, self._films[k][1])) for k, _ in shared.most_common(_COMPARED)]
+        matches = [
+            Match(self._films[k][0], similarity(film, self._films[k][1])) for k, _ in shared.most_common(_COMPARED)
+        ]
         return max(matches, key=lambda match: match.similarity, default=None)
 
     def add(self, name: str, film: bytes) -> None:

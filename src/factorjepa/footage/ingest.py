@@ -1,8 +1,8 @@
 """Source videos to a corpus: plan, make every source, drop repeated footage, write the tables.
 
-Everything that determines the corpus lies beside it (`ingest.yaml`, `sources.json`). Run the same command again after an
-interruption and it goes on where it stopped; run it again after it has finished and nothing changes. The manifest is
-written last.
+Everything that determines the corpus lies beside it (`ingest.yaml`, `sources.json`). Run the same command again after
+an interruption and it goes on where it stopped; run it again after it has finished and nothing changes. The manifest
+is written last.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
-from ..config import Settings, dump, resolve
+from ..config import dump, resolve
 from ..corpus.datacard import write_datacard
 from ..corpus.manifest import SEPARATOR, Attribute, Clip, Manifest
 from ..corpus.rejected import Rejected, write_rejected
@@ -32,16 +30,9 @@ from .listing import Listed, refuse_unknown
 from .making import NOTES, Build, SourceJob, make_source, read_record, record_path
 from .planning import Plan, PlannedSource, examine_files, plan_sources
 from .settings import IngestSettings
+from .statement import PLAN, IngestPlan
 
-PLAN, SOURCES = "ingest.yaml", "sources.json"
-
-
-class IngestPlan(Settings):
-    """Everything that determines the corpus but the sources, kept beside it."""
-
-    version: str = __version__
-    settings: IngestSettings = IngestSettings()
-    privacy: dict[str, str]  # the filter's own statement
+SOURCES = "sources.json"
 
 
 @dataclass
@@ -52,7 +43,7 @@ class Ingested:
     rejected: list[Rejected]
     repaired: list[str] = field(default_factory=list)
     seconds: float = 0.0  # of footage decoded in this run
-    spent: Counter[str] = field(default_factory=Counter)  # seconds of work by stage, in this run
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of work by stage, in this run
 
 
 def ingest(
@@ -81,7 +72,9 @@ def ingest(
         threads = max(1, (os.cpu_count() or 1) // max(1, len(plan.sources)))
         jobs = [
             SourceJob(out, paths[source.file], source, settings, build, statement, audit, threads)
-            for source in sorted(plan.sources, key=lambda source: -source.seconds)  # the longest first: none is waited for
+            for source in sorted(
+                plan.sources, key=lambda source: -source.seconds
+            )  # the longest first: none is waited for
         ]
         result = _make(out, jobs, engine, progress)
         result.rejected += plan.refused
@@ -101,15 +94,14 @@ def _make(
         else:
             result.repaired += made.repaired
             result.seconds += made.seconds
-            result.spent.update(made.spent)
+            for stage, seconds in made.spent.items():
+                result.spent[stage] = result.spent.get(stage, 0.0) + seconds
         if progress is not None:
             progress(done, len(jobs))
     return result
 
 
-def _assemble(
-    out: Path, plan: Plan, settings: IngestSettings, statement: dict[str, str], result: Ingested
-) -> Ingested:
+def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[str, str], result: Ingested) -> Ingested:
     """The tables of the corpus from the records of its sources, in the order of their names."""
     rows: list[Clip] = []
     catalogue = Catalogue()
@@ -148,7 +140,11 @@ def _drop(out: Path, source: PlannedSource, record: dict[str, Any], clip: dict[s
 
 
 def _row(
-    source: PlannedSource, record: dict[str, Any], clip: dict[str, Any], settings: IngestSettings, statement: dict[str, str]
+    source: PlannedSource,
+    record: dict[str, Any],
+    clip: dict[str, Any],
+    settings: IngestSettings,
+    statement: dict[str, str],
 ) -> Clip:
     attributes: dict[str, Attribute] = {
         **source.attributes,
@@ -180,19 +176,21 @@ def _row(
 def _processing(settings: IngestSettings, plan: Plan) -> list[str]:
     """What was done to the footage, for the data card."""
     clips, shots, quality, splits = settings.clips, settings.shots, settings.quality, settings.splits
+    shares = "/".join(f"{100 * share:g}" for share in splits.shares)
     return [
-        f"{len(plan.sources)} source videos were decoded once with FFmpeg (through PyAV), their timestamps kept: turned "
-        "upright, deinterlaced and brought to square pixels where needed.",
+        f"{len(plan.sources)} source videos were decoded once with FFmpeg (through PyAV), their timestamps kept: "
+        "turned upright, deinterlaced and brought to square pixels where needed.",
         "Shot boundaries: PySceneDetect AdaptiveDetector with "
         f"adaptive_threshold={shots.adaptive_threshold:g}, min_content_val={shots.min_content_val:g}, "
         f"window_width={shots.window_width}, min_scene_len={shots.min_scene_len} frames; also wherever more than "
         f"{shots.max_gap:g} s of frames are missing. No clip crosses one.",
-        f"Clips of {clips.min_seconds:g}-{clips.max_seconds:g} s, resampled by timestamp to {clips.fps:g} frames per second, "
-        f"short side at most {clips.short_side} pixels, stored as H.264.",
-        f"Splits were dealt to whole {splits.by}s before anything was cut, {'/'.join(f'{100 * s:g}' for s in splits.shares)} "
-        "by city and capture mode (or as the table of sources said); audit cities are seen by no other split.",
-        f"Left out: clips with sharpness below {quality.min_sharpness:g}, mean brightness outside {quality.min_brightness:g}-"
-        f"{quality.max_brightness:g}, more than {quality.max_clipped:.0%} of the picture black or white, less than "
+        f"Clips of {clips.min_seconds:g}-{clips.max_seconds:g} s, resampled by timestamp to {clips.fps:g} frames per "
+        f"second, short side at most {clips.short_side} pixels, stored as H.264.",
+        f"Splits were dealt to whole {splits.by}s before anything was cut, {shares} by city and capture mode (or as "
+        "the table of sources said); audit cities are seen by no other split.",
+        f"Left out: clips with sharpness below {quality.min_sharpness:g}, mean brightness outside "
+        f"{quality.min_brightness:g}-{quality.max_brightness:g}, more than "
+        f"{quality.max_clipped:.0%} of the picture black or white, less than "
         f"{quality.min_motion:.2%} of it moving, or similarity above {quality.max_similarity:g} with another clip.",
     ]  # fmt: skip
 
@@ -214,8 +212,8 @@ def _claim(out: Path, plan: IngestPlan) -> None:
     mine, theirs = (one.settings.deciding() | {"privacy": one.privacy, "version": one.version} for one in (plan, there))
     if differing := [name for name in mine if mine[name] != theirs[name]]:
         raise CorpusError(
-            f"{out}: was begun with other settings ({', '.join(differing)}; see {PLAN}); choose an empty folder, or repeat "
-            "its settings to finish it"
+            f"{out}: was begun with other settings ({', '.join(differing)}; see {PLAN}); choose an empty folder, or "
+            "repeat its settings to finish it"
         )
 
 
@@ -226,6 +224,6 @@ def _claim_sources(out: Path, plan: Plan) -> None:
         write_text(path, text)
     elif path.read_text(encoding="utf-8") != text:
         raise CorpusError(
-            f"{out}: was begun with other sources, or with other words about them (see {SOURCES}). Splits and duplicates "
-            "depend on all of them: choose an empty folder, or give the same ones to finish it"
+            f"{out}: was begun with other sources, or with other words about them (see {SOURCES}). Splits and "
+            "duplicates depend on all of them: choose an empty folder, or give the same ones to finish it"
         )

@@ -52,7 +52,7 @@ def list_sources(sources: Sequence[Path], capture_mode: str = "") -> list[Listed
         if source.suffix.lower() == ".csv" and source.is_file():
             found += read_table(source)
         elif source.is_dir():
-            found += _in_folder(source)
+            found += _in_folder(source, f"{clean(source.resolve().name)}/" if len(sources) > 1 else "")
         elif source.is_file():
             found.append(_derived(source, source.name, (source.resolve().parent.name,)))
         else:
@@ -62,6 +62,11 @@ def list_sources(sources: Sequence[Path], capture_mode: str = "") -> list[Listed
     twice = sorted(path for path, times in Counter(one.path.resolve() for one in found).items() if times > 1)
     if twice:
         raise CorpusError(f"{twice[0]}: is listed more than once ({counted(len(twice), 'such file')})")
+    called = Counter(one.file for one in found)
+    if same := [one for one in found if called[one.file] > 1]:
+        raise CorpusError(
+            f"{same[0].path} and {same[1].path}: both would be called {same[0].file!r}; rename one of them"
+        )
     return sorted(found, key=lambda one: one.file)
 
 
@@ -73,7 +78,9 @@ def refuse_unknown(found: Sequence[Listed]) -> None:
     for name in ("city", "session", "capture_mode"):
         without = [one.file for one in taken if not getattr(one, name)]
         if without:
-            option = "give --capture-mode drive, walk or aerial if it is one for all, or " if name == "capture_mode" else ""
+            option = (
+                "give --capture-mode drive, walk or aerial if it is one for all, or " if name == "capture_mode" else ""
+            )
             raise CorpusError(
                 f"{name} is not known of {counted(len(without), 'file')}, first {without[0]!r}: {option}"
                 "write a table with --template, fill it in and ingest that"
@@ -89,7 +96,11 @@ def read_table(path: Path) -> list[Listed]:
     names = {name: _column(name) for name in (rows[0] if rows else {}) if name is not None}
     problems = [f"column {name!r} is missing" for name in COLUMNS if rows and name not in names.values()]
     fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"}
-    problems += [f"column {name!r} has the name of a column that ingest fills; rename it" for name in names.values() if name in fixed]
+    problems += [
+        f"column {name!r} has the name of a column that ingest fills; rename it"
+        for name in names.values()
+        if name in fixed
+    ]
     found, usable = [], not problems
     for number, row in enumerate(rows, start=2):
         values = {names[key]: clean(value or "") for key, value in row.items() if key is not None}
@@ -119,7 +130,9 @@ def write_template(path: Path, found: Iterable[Listed]) -> None:
         if one.refused:
             continue
         if not one.path.resolve().is_relative_to(folder):
-            raise CorpusError(f"{path}: must lie in a folder above the files it lists ({one.path} is not under {folder})")
+            raise CorpusError(
+                f"{path}: must lie in a folder above the files it lists ({one.path} is not under {folder})"
+            )
         where = one.path.resolve().relative_to(folder).as_posix()
         writer.writerow((where, one.city, one.session, one.capture_mode, *("" for _ in OPTIONAL)))
     write_text(path, text.getvalue())
@@ -140,7 +153,7 @@ def slug(text: str) -> str:
     return short or f"x{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
 
 
-def _in_folder(folder: Path) -> list[Listed]:
+def _in_folder(folder: Path, called: str) -> list[Listed]:
     """Everything below a folder but hidden files; CITY/SESSION/FILE where there are as many levels."""
     root = folder.resolve()
     found = []
@@ -148,7 +161,7 @@ def _in_folder(folder: Path) -> list[Listed]:
         parts = path.relative_to(root).parts
         if any(part.startswith(".") for part in parts) or path.suffix.lower() == ".csv" or path.is_dir():
             continue
-        name = clean("/".join(part.encode(errors="replace").decode() for part in parts))
+        name = called + clean("/".join(part.encode(errors="replace").decode() for part in parts))
         try:
             inside(root, str(path.relative_to(root)))
         except StorageError:
@@ -191,4 +204,3 @@ def _mode(word: str) -> str:
 
 def _column(name: str) -> str:
     return "_".join(clean(name).lower().replace("-", " ").split())
-

@@ -12,7 +12,6 @@ import hashlib
 import json
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -69,7 +68,7 @@ class Made:
     clips: int = 0
     seconds: float = 0.0  # of footage that was decoded here; 0 if everything was there
     repaired: list[str] = field(default_factory=list)
-    spent: Counter[str] = field(default_factory=Counter)  # seconds by stage
+    spent: dict[str, float] = field(default_factory=dict)  # seconds by stage
 
 
 def make_source(job: SourceJob) -> Made:
@@ -152,7 +151,11 @@ class _Maker:
     def _spans(self) -> Iterator[Span | ShortShot]:
         """Decoded frames, resampled and gathered: clips to be, and shots too short for one."""
         settings = self._settings
-        detector, cutter, sampler = ShotDetector(settings.shots), ClipCutter(settings.clips), Sampler(settings.clips.fps)
+        detector, cutter, sampler = (
+            ShotDetector(settings.shots),
+            ClipCutter(settings.clips),
+            Sampler(settings.clips.fps),
+        )
         before: Decoded | None = None
         for frame in self._timed("decode", self._video.frames()):
             still_alive(settings.limits.patience)
@@ -207,7 +210,10 @@ class _Maker:
         with self._timing("privacy"):
             filtered = self._filtered(frames)
         if self._job.audit and filtered.audit:
-            sheet, page = self._job.out / AUDIT / f"{self._job.source.source}/{span.shot}-{span.clip}.png", filtered.audit
+            sheet, page = (
+                self._job.out / AUDIT / f"{self._job.source.source}/{span.shot}-{span.clip}.png",
+                filtered.audit,
+            )
             write_atomic(sheet, lambda temporary: temporary.write_bytes(page))
         if filtered.failures:
             self._reject("privacy", "failed checks", "; ".join(filtered.failures), clip_id=clip_id, **place)
@@ -276,7 +282,7 @@ class _Maker:
         try:
             yield
         finally:
-            self._made.spent[stage] += time.perf_counter() - began
+            self._made.spent[stage] = self._made.spent.get(stage, 0.0) + time.perf_counter() - began
 
     def _timed(self, stage: str, items: Iterator[Decoded]) -> Iterator[Decoded]:
         while True:
@@ -288,7 +294,8 @@ class _Maker:
 
 
 _ENTRY = (
-    "clip_id", "path", "shot", "t_start", "t_end", "width", "height", "measures", "privacy", "signature", "size", "crc32",
+    "clip_id", "path", "shot", "t_start", "t_end", "width", "height", "measures", "privacy", "signature", "size",
+    "crc32",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -40,7 +41,7 @@ def measure(frames: Frames, fps: float) -> Measures:
     step = max(1, round(fps / _PER_SECOND))
     greys = [_grey(frame) for frame in frames[::step]]
     smooth = [cv2.GaussianBlur(grey, (0, 0), 1.5).astype(np.float32) for grey in greys]
-    changes = [float((np.abs(b - a) > _CHANGED).mean()) for a, b in zip(smooth, smooth[1:], strict=False)]
+    changes = [float((np.abs(b - a) > _CHANGED).mean()) for a, b in pairwise(smooth)]
     return Measures(
         sharpness=float(np.median([_sharpness(grey) for grey in greys])),
         brightness=float(np.median([grey.mean() / 255 for grey in greys])),

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..corpus.rejected import Rejected
 from ..corpus.splits import Source, Split, assign_splits
@@ -77,7 +78,9 @@ def examine_files(out: Path, found: Sequence[Listed], limits: LimitSettings, eng
     """File -> what it is; opened in worker processes, and hashed again only if it has changed."""
     known = _read_examined(out)
     wanted = [one for one in found if not one.refused]
-    stamps = {one.file: [one.path.stat().st_size, one.path.stat().st_mtime_ns, limits.model_dump_json()] for one in wanted}
+    stamps = {
+        one.file: [one.path.stat().st_size, one.path.stat().st_mtime_ns, limits.model_dump_json()] for one in wanted
+    }
     examined = {
         file: Examination(**known[file]["found"])
         for file, stamp in stamps.items()
@@ -89,7 +92,11 @@ def examine_files(out: Path, found: Sequence[Listed], limits: LimitSettings, eng
             result = Examination("", refused=f"the process that opened it {result.why}")
         examined[missing[number].file] = result
     if missing:
-        kept = {file: {"stamp": stamps[file], "found": asdict(found)} for file, found in sorted(examined.items()) if found.sha256}
+        kept = {
+            file: {"stamp": stamps[file], "found": asdict(found)}
+            for file, found in sorted(examined.items())
+            if found.sha256
+        }
         write_text(out / EXAMINED, json.dumps(kept, ensure_ascii=False))
     return examined
 
@@ -163,18 +170,31 @@ def _deal(sources: Mapping[str, Listed], settings: SplitSettings) -> dict[str, S
     if unknown := sorted(set(settings.audit_cities) - cities):
         raise CorpusError(f"audit city {unknown[0]!r} has no readable sources; cities: {', '.join(sorted(cities))}")
     splits = {name: Split(one.split) for name, one in sources.items() if one.split}
-    audited = set(settings.audit_cities) | {sources[name].city for name, split in splits.items() if split == Split.AUDIT}
+    audited = set(settings.audit_cities) | {
+        sources[name].city for name, split in splits.items() if split == Split.AUDIT
+    }
     for name, one in sources.items():
         if one.city in audited and splits.setdefault(name, Split.AUDIT) != Split.AUDIT:
-            raise CorpusError(f"{one.file}: is {splits[name]}, but {one.city!r} is an audit city: all of it must be audit")
+            raise CorpusError(
+                f"{one.file}: is {splits[name]}, but {one.city!r} is an audit city: all of it must be audit"
+            )
+    if settings.by == "session":  # what the table says of one source of a session holds for the others
+        given = {_session(name): split for name, split in splits.items()}
+        splits |= {name: given[_session(name)] for name in sources if name not in splits and _session(name) in given}
     groups: dict[str, list[str]] = defaultdict(list)
-    for name, one in sources.items():
+    for name in sources:
         if name not in splits:
-            groups[name if settings.by == "source" else name.rsplit("/", 1)[0]].append(name)
-    named = [Source(group, sources[members[0]].city, sources[members[0]].capture_mode) for group, members in groups.items()]
+            groups[name if settings.by == "source" else _session(name)].append(name)
+    named = [
+        Source(group, sources[members[0]].city, sources[members[0]].capture_mode) for group, members in groups.items()
+    ]
     for group, split in assign_splits(named, settings.seed, fractions=settings.shares).items():
         splits |= dict.fromkeys(groups[group], split)
     return splits
+
+
+def _session(source: str) -> str:
+    return source.rsplit("/", 1)[0]
 
 
 def _refuse_two_spellings(found: Sequence[Listed]) -> None:
@@ -187,7 +207,7 @@ def _refuse_two_spellings(found: Sequence[Listed]) -> None:
             raise CorpusError(f"one city has {len(names)} spellings: {', '.join(map(repr, sorted(names)))}; use one")
 
 
-def _read_examined(out: Path) -> dict[str, dict[str, dict[str, object]]]:
+def _read_examined(out: Path) -> dict[str, dict[str, Any]]:
     try:
         known = json.loads((out / EXAMINED).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -62,7 +62,9 @@ class SplitSettings(Settings):
     """Who may see a source: dealt before anything is cut (appendix, Partitioning)."""
 
     shares: tuple[float, float, float] = (0.8, 0.1, 0.1)  # train, validation, test
-    by: Literal["source", "session"] = "source"  # what is never divided; a session where cameras cut files by the minute
+    by: Literal["source", "session"] = (
+        "source"  # what is never divided; a session where cameras cut files by the minute
+    )
     audit_cities: tuple[str, ...] = ()  # seen by no other split
     seed: int = Field(default=0, ge=0)
 

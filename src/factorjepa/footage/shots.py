@@ -7,8 +7,11 @@ paper's any more. It answers late: a boundary is known `window_width` frames aft
 
 from __future__ import annotations
 
+from typing import Any
+
 import av
 import cv2
+from numpy.typing import NDArray
 from scenedetect import AdaptiveDetector, FrameTimecode
 
 from .settings import ShotSettings
@@ -30,7 +33,7 @@ class ShotDetector:
         if broken:
             self._begin_anew()  # what lies on either side of a gap is not to be compared
             begun.append(index)
-        small = frame.to_ndarray(format="bgr24")
+        small: NDArray[Any] = frame.to_ndarray(format="bgr24")
         factor = max(frame.width, frame.height) / _SIDE
         if factor > 1:
             size = max(1, round(frame.width / factor)), max(1, round(frame.height / factor))

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def ingest(
     sources: Annotated[list[Path], typer.Argument(help="Videos, folders of videos, or a CSV that lists them.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the corpus: new, or one that this command began.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the corpus: new, or one that this command began.")
+    ] = None,
     template: Annotated[
         Path | None, typer.Option(help="Only write a CSV of the files found, with fields to complete.")
     ] = None,
-    capture_mode: Annotated[
-        str, typer.Option(help="drive, walk or aerial, for files of which nothing says it.")
-    ] = "",
+    capture_mode: Annotated[str, typer.Option(help="drive, walk or aerial, for files of which nothing says it.")] = "",
     privacy: Annotated[str | None, typer.Option(help="on (default), or off: faces and plates stay visible.")] = None,
     faces: Annotated[Path | None, typer.Option(help="Face detector, ONNX.")] = None,
     plates: Annotated[Path | None, typer.Option(help="Registration-plate detector, ONNX.")] = None,
@@ -97,10 +97,12 @@ def _report(out: Path, result: Ingested) -> None:
         error_console.print(rejected_table(result.rejected))
     manifest = result.manifest
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
-        _say(f"no clips for {', '.join(empty)}: whole sources go to one split; more sources, or other shares, give it some", error=True)
+        hint = "whole sources go to one split; more sources, or other shares, give it some"
+        _say(f"no clips for {', '.join(empty)}: {hint}", error=True)
     hours = sum(clip.seconds for clip in manifest) / 3600
+    left = f"; what was left out, and why: {out / 'rejected.parquet'}" if result.rejected else ""
     _say(
-        f"{counted(len(manifest), 'clip')} ({hours:.2f} h) in {out}; what was left out, and why: {out / 'rejected.parquet'}. "
+        f"{counted(len(manifest), 'clip')} ({hours:.2f} h) in {out}{left}. "
         f"Look: factorjepa inspect {out}; factorjepa preview {out}"
     )
 

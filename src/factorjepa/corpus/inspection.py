@@ -70,9 +70,9 @@ def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: M
         table.add_row(name, value)
     counts: dict[str, list[int]] = {}
     for clip in manifest:
-        for name, value in clip.attributes.items():
-            if name.startswith(_COUNTED) and isinstance(value, int):
-                counts.setdefault(name.removeprefix(_COUNTED), []).append(value)
+        for name, count in clip.attributes.items():
+            if name.startswith(_COUNTED) and isinstance(count, int):
+                counts.setdefault(name.removeprefix(_COUNTED), []).append(count)
     for name, values in sorted(counts.items()):
         somewhere = counted(sum(value > 0 for value in values), "clip")
         table.add_row(name.replace("_", " "), f"{sum(values):,} in {somewhere}")

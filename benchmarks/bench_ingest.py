@@ -2,10 +2,11 @@
 
     python benchmarks/bench_ingest.py [FOOTAGE ...] [--rounds 3] [--workers 2]
 
-Plain decoding opens each file with PyAV and decodes every frame in one thread; it converts, looks at and writes nothing.
-Ingest runs the same files in one process with privacy off (what privacy costs depends on the detectors) and says how its
-time is shared; then once more with worker processes for the time on the wall. Rates of one process are in its own CPU
-time, so that other work on the machine does not count. Without FOOTAGE two streets are rendered: 1280x720 at 30 fps.
+Plain decoding opens each file with PyAV and decodes every frame in one thread; it converts, looks at and writes
+nothing. Ingest runs the same files in one process with privacy off (what privacy costs depends on the detectors) and
+says how its time is shared; then once more with worker processes for the time on the wall. Rates of one process are in
+its own CPU time, so that other work on the machine does not count. Without FOOTAGE two streets are rendered: 1280x720
+at 30 fps.
 """
 
 from __future__ import annotations

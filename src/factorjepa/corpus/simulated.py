@@ -123,8 +123,8 @@ def simulate_corpus(
 def _processing(plan: SimulationPlan) -> list[str]:
     """What the clips are, for the data card."""
     return [
-        f"Rendered by the simulated DENSEWORLD of factorjepa {plan.version}, seed {plan.seed}: invented cities, streets "
-        f"and crowds, with ground truth beside each clip. Everything that determines it: `{PLAN}`.",
+        f"Rendered by the simulated DENSEWORLD of factorjepa {plan.version}, seed {plan.seed}: invented cities, "
+        f"streets and crowds, with ground truth beside each clip. Everything that determines it: `{PLAN}`.",
         f"H.264 clips of {plan.world.size} pixels at {plan.world.fps:g} frames per second.",
         "Splits were dealt to whole sources by city and capture mode; audit cities are seen by no other split.",
     ]

@@ -27,7 +27,8 @@ REQUIRED = (
     "pillow",
 )
 OPTIONAL = {
-    "onnxruntime": "your own ONNX detector as the teacher's source of regions (extra: detectors)",
+    "onnxruntime": "ONNX detectors of agents (extra: detectors), of faces and plates (extra: privacy)",
+    "trackers": "following faces and plates with ByteTrack (extra: privacy)",
     "motmetrics": "the quality of tracks against ground truth (extra: tracking)",
     "peft": "the methods LoRA and DoRA (extra: adapters)",
     "tensorboard": "curves of a run in a browser (extra: logs)",

@@ -77,7 +77,7 @@ class Detector:
 
     def batch(self, pictures: Frames) -> list[Detections]:
         """Objects in each of `uint8 [B, H, W, 3]`."""
-        size = self._input_size(*pictures.shape[1:3])
+        size = self.input_size(*pictures.shape[1:3])
         values = np.stack([self._prepared(picture, size) for picture in pictures])
         runs = [values] if self.many else [one[None] for one in values]
         return [self._read(outputs, size, pictures.shape[1:3]) for run in runs for outputs in self._run(run)]
@@ -106,7 +106,8 @@ class Detector:
         solid = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         return suppressed(Detections(boxes[solid], scores[solid], kinds[solid]))
 
-    def _input_size(self, height: int, width: int) -> Size:
+    def input_size(self, height: int, width: int) -> Size:
+        """Of what the network sees for a picture of this size."""
         if self._fixed is not None:
             return self._fixed
         scale, stride = min(self._side / max(height, width), self._enlarged), STRIDES[-1]

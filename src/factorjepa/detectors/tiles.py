@@ -16,7 +16,7 @@ _CUT_OFF = 0.01  # of the tile: a box this close to a tile's inner edge is part 
 def detect_tiled(detect: Callable[[Frames], Detections], frame: Frames, tiles: int = 2) -> Detections:
     """Detections of `uint8 [H, W, 3]` and of `tiles` x `tiles` parts of it, which overlap by a third."""
     size = np.array(frame.shape[1::-1])  # width, height
-    part_size = np.rint(3 / (2 * tiles + 1) * size).astype(np.int64)
+    part_size = np.rint(tile_share(tiles) * size).astype(np.int64)
     starts = [
         np.rint(np.linspace(0, side - part, tiles)).astype(int) for side, part in zip(size, part_size, strict=True)
     ]
@@ -27,6 +27,11 @@ def detect_tiled(detect: Callable[[Frames], Detections], frame: Frames, tiles: i
             edges = np.array([left, top, left + part_size[0], top + part_size[1]]) / np.tile(size, 2)
             parts.append(_placed(detect(here), edges))
     return joined(parts)
+
+
+def tile_share(tiles: int) -> float:
+    """Of the picture's sides that one of `tiles` x `tiles` parts has."""
+    return 3 / (2 * tiles + 1)
 
 
 def _placed(found: Detections, edges: NDArray[np.float64]) -> Detections:

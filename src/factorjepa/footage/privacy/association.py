@@ -1,9 +1,9 @@
 """Which boxes of a span are the same face or plate: ByteTrack, forwards and backwards in time.
 
-A box in [low, threshold) counts only if ByteTrack's second matching joins it to a track: so a face that turns away stays
-blurred, and a lamp that looks a little like one does not become a track. A pass in one direction finds a face late where
-it is faint at first; the pass in the other direction comes to that moment with a track in hand. What two passes found is
-kept as links between boxes, so that neither has to be right about identities everywhere.
+A box in [low, threshold) counts only if ByteTrack's second matching joins it to a track: so a face that turns away
+stays blurred, and a lamp that looks a little like one does not become a track. A pass in one direction finds a face
+late where it is faint at first; the pass in the other direction comes to that moment with a track in hand. What two
+passes found is kept as links between boxes, so that neither has to be right about identities everywhere.
 
 N: boxes of a span, in the order of their frames.
 """
@@ -46,6 +46,14 @@ class Found:
             np.concatenate([np.zeros(0), *(scores for _, scores in frames)]),
         )
 
+    def plus(self, more: Sequence[tuple[int, NDArray[np.float64], float]]) -> Found:
+        """With further boxes: frame, box and score of each."""
+        frames = np.concatenate([self.frame_N, np.array([t for t, _, _ in more], dtype=np.int64)])
+        order = np.argsort(frames, kind="stable")
+        boxes = np.concatenate([self.box_N4, *(box[None] for _, box, _ in more)])
+        scores = np.concatenate([self.score_N, [score for _, _, score in more]])
+        return Found(frames[order], boxes[order], scores[order])
+
 
 @dataclass(frozen=True)
 class Association:
@@ -67,15 +75,15 @@ def associate(found: Found, frames: int, threshold: float, gap: int, settings: T
         if a not in after and b not in taken:
             after[a] = b
             taken.add(b)
-    return Association(forwards | backwards, _chains(found, after, threshold))
+    links = forwards | backwards
+    kept = {row for link in links for row in link} | set(np.flatnonzero(found.score_N >= threshold).tolist())
+    return Association(links, _chains(after, kept))
 
 
-def _chains(found: Found, after: dict[int, int], threshold: float) -> list[list[int]]:
-    followed = set(after.values())
-    linked = {*after, *followed}
-    firsts = [k for k in range(len(found)) if k not in followed and (k in linked or found.score_N[k] >= threshold)]
+def _chains(after: dict[int, int], kept: set[int]) -> list[list[int]]:
+    """Boxes one after the other, from each that follows none."""
     chains = []
-    for first in firsts:
+    for first in sorted(kept - set(after.values())):
         chain = [first]
         while chain[-1] in after:
             chain.append(after[chain[-1]])
@@ -96,13 +104,13 @@ def _one_way(
         minimum_consecutive_frames=1,
         minimum_iou_threshold=settings.min_iou,
     )
+    sides_N4 = np.tile(found.box_N4[:, 2:] - found.box_N4[:, :2], 2)
+    shown_N4 = (found.box_N4 + settings.reach * sides_N4 * (-1, -1, 1, 1)).astype(np.float32)
     links: set[Link] = set()
     last: dict[int, int] = {}
     born = 0
     for here in rows:
-        given = supervision.Detections(
-            xyxy=found.box_N4[here].astype(np.float32), confidence=found.score_N[here], data={"row": here}
-        )
+        given = supervision.Detections(xyxy=shown_N4[here], confidence=found.score_N[here], data={"row": here})
         told = tracker.update(given) if len(here) or tracker.tracks else given
         ids = dict(zip(told.data.get("row", ()), told.tracker_id if told.tracker_id is not None else (), strict=False))
         # ByteTrack names a track at its second box. The first is found by its place, and named at once.
@@ -111,7 +119,7 @@ def _one_way(
                 born += 1
                 track.tracker_id = born
                 nameless = [row for row, number in ids.items() if number == -1]
-                away = np.abs(found.box_N4[nameless] - track.get_state_bbox()).sum(axis=1)
+                away = np.abs(shown_N4[nameless] - track.get_state_bbox()).sum(axis=1)
                 ids[nameless[int(away.argmin())]] = born
         for row, number in ids.items():
             if number != -1:

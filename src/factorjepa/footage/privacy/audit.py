@@ -65,7 +65,7 @@ def contact_sheet(
     written, png = cv2.imencode(".png", cv2.cvtColor(sheet, cv2.COLOR_RGB2BGR))
     if not written:
         raise ValueError("the contact sheet could not be encoded as PNG")
-    return png.tobytes()
+    return bytes(png)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _Shown:
 
     def frame(self, t: int) -> Frames:
         """A copy of one frame with its candidates blurred."""
-        frame = self.blurred[t].copy()
+        frame: Frames = self.blurred[t].copy()
         if self.failed:
             height, width = frame.shape[:2]
             cell = max(height, width) / _FAILED_CELLS

@@ -1,8 +1,8 @@
 """B_sigma: regions of a frame made unrecognisable, for good.
 
-A Gaussian alone can be undone in part: it weakens fine detail but does not remove it. So a region is first averaged over
-a few cells, whatever its size, and then smoothed with OpenCV's GaussianBlur. What is left of a face is a handful of
-mean colours: `cells` x `cells` numbers in each channel, and there is nothing else in the picture to sharpen.
+A Gaussian alone can be undone in part: it weakens fine detail but does not remove it. So a region is first averaged
+over a few cells, whatever its size, and then smoothed with OpenCV's GaussianBlur. What is left of a face is a handful
+of mean colours: `cells` x `cells` numbers in each channel, and there is nothing else in the picture to sharpen.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def build(settings: PrivacySettings) -> PrivacyFilter:
 
 
 def notices(privacy: PrivacyFilter) -> list[str]:
-    """What a user must be told before footage is processed: the detectors and their licences, or that there are none."""
+    """What a user is told before footage is processed: the detectors and their licences, or that there are none."""
     told = privacy.statement
     return [f"{kind}: {told[kind]}" for kind in ("faces", "plates", "privacy") if kind in told and told[kind] != "on"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...detectors.boxes import Detections, suppressed
 from ...detectors.detector import ANY, COCO, Detector
-from ...detectors.tiles import detect_tiled
+from ...detectors.tiles import detect_tiled, tile_share
 from ...errors import ConfigError, DetectorError
 from ...pixels import Frames
 from .settings import DetectionSettings
@@ -24,7 +24,8 @@ _WHERE = {
     "SCRFD (github.com/deepinsight/insightface, non-commercial) can be had",
     "plate": "train or export a YOLO for the plates of your region, as the paper did",
 }
-_MOST_ENLARGED = 2.0  # times: beyond it a network sees larger pixels, not more
+_REDUCED = 1.4  # times: a picture that must shrink by more is looked at in tiles as well
+_ENLARGED_TILE = 2.0  # times at most: beyond it a network sees larger pixels, not more
 
 
 class Finder(Protocol):
@@ -39,7 +40,8 @@ class OnnxFinder:
     def __init__(self, path: Path, sought: str, settings: DetectionSettings) -> None:
         self._settings = settings
         layouts = [layout for layout in ANY if settings.layout in (None, layout.name)]
-        self._detector = Detector(path, None, layouts, settings.side, _MOST_ENLARGED, settings.low)
+        enlarged = _ENLARGED_TILE if settings.tiles else 1.0
+        self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low)
         wanted = settings.classes or _named_after(sought, self._detector)
         if wanted:
             self._detector.choose(wanted)
@@ -53,10 +55,19 @@ class OnnxFinder:
         return [(one.boxes * scale, one.scores) for one in single]
 
     def _looks(self, frames: Frames) -> list[Detections]:
-        if self._settings.tiles > 1:
-            return [detect_tiled(self._detector, frame, self._settings.tiles) for frame in frames]
+        tiles = self._settings.tiles or self._tiles(*frames.shape[1:3])
+        if tiles > 1:
+            return [detect_tiled(self._detector, frame, tiles) for frame in frames]
         step = self._settings.batch
         return [one for k in range(0, len(frames), step) for one in self._detector.batch(frames[k : k + step])]
+
+    def _tiles(self, height: int, width: int) -> int:
+        """As many that a tile is not much larger than what the network sees of it."""
+        sees = max(self._detector.input_size(height, width))
+        tiles = 1
+        while tile_share(tiles) * max(height, width) > _REDUCED * sees:
+            tiles += 1
+        return tiles
 
 
 def _named_after(sought: str, detector: Detector) -> tuple[str, ...]:

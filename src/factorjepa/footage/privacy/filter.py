@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import DetectorError
 from ...pixels import Frames
 from .association import Association, Found, associate
 from .audit import contact_sheet
 from .blur import blur
-from .checks import is_hidden, judge_again, judge_followed, look_again
+from .checks import Again, is_hidden, judge_again, judge_followed, look_again
 from .detection import Finder
 from .interface import Filtered
 from .regions import Followed, Region, follow
@@ -59,29 +60,38 @@ class Redaction:
             return _withheld(frames, (f"privacy failed: {type(error).__name__}: {error}",))
 
     def _filtered(self, frames: Frames, fps: float, audit: bool) -> Filtered:
-        seen = []
-        for kind in self._finders:
+        found = {}
+        for kind, finder in self._finders.items():
             try:
-                seen.append(self.look(kind, frames, fps))
+                answers = finder(frames)
+                if len(answers) != len(frames):
+                    raise DetectorError(f"it answered for {len(answers)} of {len(frames)} frames")
+                found[kind] = Found.of(answers)
             except Exception as error:  # a detector of any make, with errors of any kind
                 return _withheld(frames, (f"the {kind} detector failed: {type(error).__name__}: {error}",))
-        regions = [one for kind in seen for one in kind.followed.regions]
-        blurred, covered = redacted(frames, regions, self._settings)
-        failures = [*self._judged(seen), *self._judged_again(seen, blurred, covered)]
+        for _ in range(self._settings.checks.repairs + 1):
+            seen = [self.follow(kind, one, frames.shape, fps) for kind, one in found.items()]
+            regions = [region for one in seen for region in one.followed.regions]
+            blurred, covered = redacted(frames, regions, self._settings)
+            again = {one.kind: self._look_again(one, blurred, covered) for one in seen}
+            if not any(one.uncovered for one in again.values()):
+                break
+            found = {kind: one.plus(again[kind].uncovered) for kind, one in found.items()}
+        failures = self._judged(seen)
+        for kind, one in again.items():
+            failures += judge_again(kind, one, self._settings.checks)
         counts = self._counts(seen, covered)
         sheet = contact_sheet(blurred, covered, seen, failures, self._settings) if audit else b""
         if failures:
             return _withheld(frames, tuple(failures), counts, sheet)
         return Filtered(blurred, (), counts, sheet)
 
-    def look(self, kind: str, frames: Frames, fps: float) -> Seen:
-        """Detections of one kind, associated and followed."""
-        threshold = self._detection(kind).threshold
+    def follow(self, kind: str, found: Found, shape: Sequence[int], fps: float) -> Seen:
+        """Boxes of one kind in frames of this shape `[T, H, W, 3]`, associated and followed."""
         settings = self._settings.tracking
-        found = Found.of(self._finders[kind](frames))
-        known = associate(found, len(frames), threshold, round(fps * settings.gap_seconds), settings)
-        size = (frames.shape[1], frames.shape[2])
-        return Seen(kind, found, known, follow(found, known, size, len(frames), fps, settings))
+        gap = round(fps * settings.gap_seconds)
+        known = associate(found, shape[0], self._detection(kind).threshold, gap, settings)
+        return Seen(kind, found, known, follow(found, known, (shape[1], shape[2]), shape[0], fps, settings))
 
     def _judged(self, seen: Sequence[Seen]) -> list[str]:
         return [
@@ -97,15 +107,10 @@ class Redaction:
             )
         ]
 
-    def _judged_again(self, seen: Sequence[Seen], blurred: Frames, covered: NDArray[np.bool_]) -> list[str]:
-        every = self._settings.checks.recheck_every
-        failures: list[str] = []
-        for one in seen:
-            found = self._finders[one.kind](blurred[::every])
-            regions = sum(region.frame % every == 0 for region in one.followed.regions)
-            again = look_again(found, covered[::every], regions, self._detection(one.kind).threshold)
-            failures += judge_again(one.kind, again, self._settings.checks)
-        return failures
+    def _look_again(self, one: Seen, blurred: Frames, covered: NDArray[np.bool_]) -> Again:
+        looked = range(0, len(blurred), self._settings.checks.recheck_every)
+        found = self._finders[one.kind](blurred[:: looked.step])
+        return look_again(found, looked, covered, one.followed.regions, self._detection(one.kind).threshold)
 
     def _detection(self, kind: str) -> DetectionSettings:
         return self._settings.face_detection if kind == "face" else self._settings.plate_detection

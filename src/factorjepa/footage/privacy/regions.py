@@ -53,12 +53,13 @@ def follow(
         for towards, ordered in ((-1, rows[::-1]), (1, rows)):
             ending = _Ending.of(found, ordered, size)
             at_border = ending.touching.any()
-            steps = round(fps * (settings.border_seconds if at_border else settings.extend_seconds))
+            usual = round(fps * settings.extend_seconds)
+            steps = round(fps * settings.border_seconds) if at_border else usual
             for step in range(1, steps + 1):
                 t = ending.frame + towards * step
                 if not 0 <= t < frames or _outside(ending.moved(step), size):
                     break
-                regions.append(Region(t, ending.swept(step), number, "extended"))
+                regions.append(Region(t, ending.swept(min(step, usual)), number, "extended"))
             else:
                 if at_border and len(rows) > 1:
                     truncated.append(number)

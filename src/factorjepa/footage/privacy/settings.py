@@ -21,10 +21,8 @@ class DetectionSettings(Settings):
     classes: tuple[str, ...] = ()  # of a model with several; empty: those named after what is sought
     threshold: float = Field(default=0.5, gt=0, le=1)  # a box this sure is blurred, tracked or not
     low: float = Field(default=0.2, gt=0, le=1)  # a box between the two is blurred if ByteTrack joins it to a track
-    side: int = Field(
-        default=1280, ge=64
-    )  # px of the longer side that a model of any size sees; never over twice the frame
-    tiles: int = Field(default=1, ge=1, le=4)  # 2: also four enlarged parts, 3: nine, for small objects
+    side: int = Field(default=1920, ge=64)  # px of the longer side that a model of any size sees, at most
+    tiles: int | None = Field(default=None, ge=1, le=6)  # 2: also four enlarged parts; None: where the input is small
     batch: int = Field(default=4, ge=1)  # frames in one run, where the model takes several
 
     @model_validator(mode="after")
@@ -38,9 +36,10 @@ class TrackingSettings(Settings):
     """Temporal association by ByteTrack, forwards and backwards."""
 
     min_iou: float = Field(default=0.1, gt=0, lt=1)  # of a predicted and a found box to be the same object
+    reach: float = Field(default=0.25, ge=0)  # of the sides, added for matching: small faces move by their own size
     gap_seconds: float = Field(default=1.0, ge=0)  # without a detection inside a track; filled by interpolation
-    extend_seconds: float = Field(default=0.4, ge=0)  # beyond both ends of a track
-    border_seconds: float = Field(default=2.0, ge=0)  # the same where it ends at the picture's border
+    extend_seconds: float = Field(default=0.8, ge=0)  # beyond both ends of a track
+    border_seconds: float = Field(default=4.0, ge=0)  # the same at the picture's border, until it must have left
 
 
 class BlurSettings(Settings):
@@ -55,15 +54,16 @@ class BlurSettings(Settings):
 class CheckSettings(Settings):
     """Automated checks. A span that fails one is excluded."""
 
-    max_jump: float = Field(default=1.5, gt=0)  # sides of the box between two sightings, above it a track is broken
-    max_growth: float = Field(default=2.0, gt=1)  # of the box's side between two sightings, likewise
+    max_jump: float = Field(default=1.0, gt=0)  # sides of the box per frame; a track that moves faster is broken
+    max_growth: float = Field(default=2.0, gt=1)  # of the box's side between two sightings; more is broken, too
     max_broken: float = Field(default=0.05, ge=0, le=1)  # share of a kind's links that may be broken
     max_unmatched: float = Field(default=0.25, ge=0, le=1)  # share of a kind's sure boxes that may belong to no track
-    max_truncated: int = Field(default=0, ge=0)  # tracks lost at the border that were not seen to leave
+    max_truncated: float = Field(default=0.1, ge=0, le=1)  # share of tracks lost at the border and not seen to leave
     recheck_every: int = Field(default=4, ge=1)  # frames: how often the detectors look at what was blurred
     max_redetected: float = Field(default=0.05, ge=0, le=1)  # share of blurred boxes that are found again
-    max_uncovered: int = Field(default=0, ge=0)  # boxes found after blurring where nothing was blurred
-    few: int = Field(default=10, ge=1)  # boxes or links: shares of fewer are not judged
+    repairs: int = Field(default=2, ge=0)  # times that boxes found after blurring, where nothing was blurred, are added
+    max_uncovered: int = Field(default=0, ge=0)  # such boxes that are left then
+    few: int = Field(default=10, ge=1)  # links or sure boxes: of fewer, shares are not judged
 
 
 class PrivacySettings(Settings):

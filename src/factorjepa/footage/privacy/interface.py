@@ -1,6 +1,11 @@
-"""What ingest asks of privacy: frames of one shot go in, the same frames with every found identifier blurred come out, or a reason to leave the shot out."""
+"""What ingest asks of privacy: frames of one shot go in, the same frames with every found identifier blurred come out.
+
+Or a reason to leave the shot out.
+"""
+
 from dataclasses import dataclass, field
 from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +18,16 @@ class Filtered:
 
     frames: Frames  # blurred; same shape as what went in
     failures: tuple[str, ...] = ()  # failed automated checks, in words; any one excludes the span
-    counts: dict[str, int] = field(default_factory=dict)  # e.g. face_tracks, face_boxes, plate_tracks, plate_boxes, filled_boxes, blurred_pixels
+    counts: dict[str, int] = field(default_factory=dict)  # face_tracks, face_boxes, plate_tracks, blurred_pixels, ...
     audit: bytes = b""  # PNG contact sheet of what was and was not blurred, when asked for
 
 
 class PrivacyFilter(Protocol):
     @property
     def statement(self) -> dict[str, str]:
-        """For the data card and the corpus: detectors with their file hashes and licences, thresholds, or 'off'. Its hash is part of a clip's identity."""
+        """For the data card and the corpus: detectors with their file hashes and licences, thresholds, or 'off'.
+
+        Its hash is part of a clip's identity.
+        """
 
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered: ...

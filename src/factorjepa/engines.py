@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
-from .errors import ConfigError
+from .errors import ConfigError, StorageError
 from .workers import begin_worker
 
 Job = TypeVar("Job")
@@ -91,6 +91,22 @@ class Processes:
         finally:
             for worker in busy.values():
                 worker.end()
+
+
+def in_order(engine: Engine, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[Result]:
+    """Results in the order of the jobs; a job that is lost ends the run."""
+    early: dict[int, Result] = {}
+    following = 0
+    for number, result in engine.run(work, jobs):
+        if isinstance(result, Lost):
+            raise StorageError(
+                f"a worker process {result.why}; what is finished is kept: run the same command again, with fewer "
+                "--workers if it happens again"
+            )
+        early[number] = result
+        while following in early:
+            yield early.pop(following)
+            following += 1
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,8 @@ class Processes:
                         raise outcome.error
                     yield worker.number, outcome
         finally:
+            for worker in busy.values():  # only where the run ends early: nobody waits for these jobs any more
+                worker.stop()
             for worker in busy.values():
                 worker.end()
 
@@ -130,13 +132,13 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has died while idle: the line will say so
             self.line.send((work, job))
 
+    def stop(self) -> None:
+        self._process.terminate()
+
     def end(self) -> str:
-        """Stop the process if it runs; how it ended."""
+        """Wait for a process that is ending; how it ended."""
         self.line.close()
-        self._process.join(timeout=1)
-        if self._process.is_alive():
-            self._process.terminate()
-            self._process.join()
+        self._process.join()
         return death(self._process.exitcode)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -90,6 +91,15 @@ class TestTables:
         assert [one.file for one in found] == ["Pune/s01/a b.mp4", 'Pune/s01/quote",comma.mp4']
         assert {one.capture_mode for one in found} == {"drive"}
         assert found[0].path == tmp_path / "Pune" / "s01" / "a b.mp4"
+
+    @pytest.mark.parametrize("name", [b"a\xff.mp4", b"a\nb.mp4"])
+    def test_a_name_that_no_table_can_hold_is_said(self, tmp_path: Path, name: bytes) -> None:
+        touch(Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)))
+        (one,) = list_sources([tmp_path])
+        assert one.file.isprintable()
+        with pytest.raises(CorpusError, match="rename it"):
+            write_template(tmp_path / "table.csv", [one])
+        assert not (tmp_path / "table.csv").exists()
 
     def test_other_columns_are_attributes_of_every_clip(self, tmp_path: Path) -> None:
         touch(tmp_path / "a.mp4")

@@ -134,6 +134,8 @@ def write_template(path: Path, found: Iterable[Listed]) -> None:
                 f"{path}: must lie in a folder above the files it lists ({one.path} is not under {folder})"
             )
         where = one.path.resolve().relative_to(folder).as_posix()
+        if not where.isprintable():
+            raise CorpusError(f"{one.file!r}: its name has characters that a table cannot hold; rename it")
         writer.writerow((where, one.city, one.session, one.capture_mode, *("" for _ in OPTIONAL)))
     write_text(path, text.getvalue())
 

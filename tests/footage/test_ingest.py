@@ -314,6 +314,15 @@ class TestHostileFiles:
         assert why in row.detail
         assert not (tmp_path / "out" / "clips" / "pune" / "s01" / "bomb").exists()
 
+    def test_what_came_before_a_failure_is_kept(self, tmp_path: Path) -> None:
+        folder = tmp_path / "footage" / "Pune" / "s01"
+        first = encode(folder / "joined.ts", street(1, seconds(8))).read_bytes()
+        second = encode(tmp_path / "b.ts", street(2, seconds(8), 128, 96)).read_bytes()
+        (folder / "joined.ts").write_bytes(first + second)
+        made = run(tmp_path / "footage", tmp_path / "out")
+        assert [round(clip.seconds) for clip in made.manifest] == [8]
+        assert any("changes from" in row.detail and "from 8.0 s on" in row.detail for row in made.rejected)
+
     def test_memory_is_limited(self, tmp_path: Path) -> None:
         encode(tmp_path / "footage" / "Pune" / "s01" / "large.mp4", street(1, seconds(7)))
         settings = SETTINGS.model_copy(update={"limits": LimitSettings(memory_gib=0.05)})

@@ -35,6 +35,14 @@ from .statement import PLAN, IngestPlan
 SOURCES = "sources.json"
 
 
+Progress = Callable[..., object]  # (done, total)
+Counting = Callable[[str, str], contextlib.AbstractContextManager[Progress]]  # of what, in which things
+
+
+def uncounted(what: str, thing: str) -> contextlib.AbstractContextManager[Progress]:
+    return contextlib.nullcontext(lambda *_: None)
+
+
 @dataclass
 class Ingested:
     """What came of it."""
@@ -53,11 +61,12 @@ def ingest(
     build: Build,
     engine: Engine,
     audit: bool = False,
-    progress: Callable[[int, int], object] | None = None,
+    counting: Counting = uncounted,
 ) -> Ingested:
-    """Make the corpus of the files `found` in `out`, or finish it. `progress(done, total)` counts sources.
+    """Make the corpus of the files `found` in `out`, or finish it.
 
-    `build` makes the privacy filter; it is called in every worker process, and here once for its statement.
+    `build` makes the privacy filter; it is called in every worker process, and here once for its statement. `counting`
+    shows how far it is, as `terminal.counting` does.
     """
     out = Path(out)
     refuse_unknown(found)
@@ -66,7 +75,9 @@ def ingest(
     with only_writer(out, "ingesting"):
         _claim(out, IngestPlan(settings=settings, privacy=statement))
         remove_partials(out)
-        plan = plan_sources(found, examine_files(out, found, settings.limits, engine), settings.splits)
+        with counting("examine", "file") as progress:
+            examined = examine_files(out, found, settings.limits, engine, progress)
+        plan = plan_sources(found, examined, settings.splits)
         _claim_sources(out, plan)
         paths = {one.file: one.path for one in found}
         threads = max(1, (os.cpu_count() or 1) // max(1, len(plan.sources)))
@@ -76,14 +87,13 @@ def ingest(
                 plan.sources, key=lambda source: -source.seconds
             )  # the longest first: none is waited for
         ]
-        result = _make(out, jobs, engine, progress)
+        with counting("ingest", "source") as progress:
+            result = _make(out, jobs, engine, progress)
         result.rejected += plan.refused
         return _assemble(out, plan, settings, statement, result)
 
 
-def _make(
-    out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Callable[[int, int], object] | None
-) -> Ingested:
+def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progress) -> Ingested:
     result = Ingested(Manifest([]), [])
     for done, (number, made) in enumerate(engine.run(make_source, jobs), start=1):
         source = jobs[number].source
@@ -96,8 +106,7 @@ def _make(
             result.seconds += made.seconds
             for stage, seconds in made.spent.items():
                 result.spent[stage] = result.spent.get(stage, 0.0) + seconds
-        if progress is not None:
-            progress(done, len(jobs))
+        progress(done, len(jobs))
     return result
 
 

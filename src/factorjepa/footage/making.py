@@ -151,28 +151,31 @@ class _Maker:
     def _spans(self) -> Iterator[Span | ShortShot]:
         """Decoded frames, resampled and gathered: clips to be, and shots too short for one."""
         settings = self._settings
-        detector, cutter, sampler = (
-            ShotDetector(settings.shots),
-            ClipCutter(settings.clips),
-            Sampler(settings.clips.fps),
-        )
+        detector, cutter = ShotDetector(settings.shots), ClipCutter(settings.clips)
+        sampler = Sampler(settings.clips.fps)
         before: Decoded | None = None
-        for frame in self._timed("decode", self._video.frames()):
-            still_alive(settings.limits.patience)
-            gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
-            with self._timing("shots"):
-                boundaries = detector.feed(frame.index, frame.frame, gap)
-            if before is not None:
-                until = min(frame.at, before.at + before.duration) if gap else frame.at
-                for picture in self._pictures(sampler, before, until):
-                    yield from cutter.push(picture)
-            for boundary in boundaries:
-                yield from cutter.boundary(boundary)
-            before = frame
+        failure: Exception | None = None
+        try:
+            for frame in self._timed("decode", self._video.frames()):
+                still_alive(settings.limits.patience)
+                gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
+                with self._timing("shots"):
+                    boundaries = detector.feed(frame.index, frame.frame, gap)
+                if before is not None:
+                    until = min(frame.at, before.at + before.duration) if gap else frame.at
+                    for picture in self._pictures(sampler, before, until):
+                        yield from cutter.push(picture)
+                for boundary in boundaries:
+                    yield from cutter.boundary(boundary)
+                before = frame
+        except Exception as error:  # what came before it can still be used
+            failure = error
         if before is not None:
             for picture in self._pictures(sampler, before, before.at + before.duration):
                 yield from cutter.push(picture)
         yield from cutter.end()
+        if failure is not None:
+            raise failure
 
     def _pictures(self, sampler: Sampler, frame: Decoded, until: float) -> Iterator[Sampled]:
         numbers = sampler.shown(frame.at, until)

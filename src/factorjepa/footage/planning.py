@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,13 @@ class _Examine:
     limits: LimitSettings
 
 
-def examine_files(out: Path, found: Sequence[Listed], limits: LimitSettings, engine: Engine) -> dict[str, Examination]:
+def examine_files(
+    out: Path,
+    found: Sequence[Listed],
+    limits: LimitSettings,
+    engine: Engine,
+    progress: Callable[..., object] = lambda *_: None,
+) -> dict[str, Examination]:
     """File -> what it is; opened in worker processes, and hashed again only if it has changed."""
     known = _read_examined(out)
     wanted = [one for one in found if not one.refused]
@@ -91,6 +97,7 @@ def examine_files(out: Path, found: Sequence[Listed], limits: LimitSettings, eng
         if isinstance(result, Lost):
             result = Examination("", refused=f"the process that opened it {result.why}")
         examined[missing[number].file] = result
+        progress(len(examined), len(wanted))
     if missing:
         kept = {
             file: {"stamp": stamps[file], "found": asdict(found)}

@@ -70,10 +70,9 @@ def ingest(
     make_filter = functools.partial(build, configuration.privacy)
     for notice in notices(make_filter()):
         _say(notice, error=True)
-    with counting("ingest", "source") as progress:
-        result = ingest_files(
-            out, found, configuration.settings, make_filter, engine_named(engine, workers), audit, progress
-        )
+    result = ingest_files(
+        out, found, configuration.settings, make_filter, engine_named(engine, workers), audit, counting
+    )
     _report(out, result)
 
 

@@ -57,7 +57,7 @@ class Shrinking(Unfiltered):
 
 
 class Deadly(Unfiltered):
-    """A decoder that dies on one file: kills its process when it sees a bright frame."""
+    """Dies on one file: kills its process, as a decoder may, when it sees a bright frame."""
 
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
         if frames.mean() > 170:
@@ -66,7 +66,7 @@ class Deadly(Unfiltered):
 
 
 class Endless(Unfiltered):
-    """A decoder that hangs on one file."""
+    """Hangs on one file."""
 
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
         if frames.mean() > 170:

@@ -306,7 +306,7 @@ class TestHostileFiles:
         encode(folder / "bomb.mp4", (((one // 4) + 190).astype(np.uint8) for one in street(1, seconds(7))))
         for number in range(2):
             encode(folder / f"{number}.mp4", street(10 + number, seconds(7)))
-        settings = SETTINGS.model_copy(update={"limits": LimitSettings(patience=1)})
+        settings = SETTINGS.model_copy(update={"limits": LimitSettings(privacy_patience=1)})
         made = run(tmp_path / "footage", tmp_path / "out", settings, build, Processes(2, tries=1))
         assert {clip.source for clip in made.manifest} == {"pune/s01/0", "pune/s01/1"}
         (row,) = made.rejected

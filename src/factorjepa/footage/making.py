@@ -211,7 +211,9 @@ class _Maker:
             self._reject("quality", words, details, clip_id=clip_id, **place)
             return
         with self._timing("privacy"):
+            still_alive(self._settings.limits.privacy_patience)
             filtered = self._filtered(frames)
+            still_alive(self._settings.limits.patience)
         if self._job.audit and filtered.audit:
             sheet, page = (
                 self._job.out / AUDIT / f"{self._job.source.source}/{span.shot}-{span.clip}.png",

@@ -84,9 +84,7 @@ def examine_files(
     """File -> what it is; opened in worker processes, and hashed again only if it has changed."""
     known = _read_examined(out)
     wanted = [one for one in found if not one.refused]
-    stamps = {
-        one.file: [one.path.stat().st_size, one.path.stat().st_mtime_ns, limits.model_dump_json()] for one in wanted
-    }
+    stamps = {one.file: _stamp(one.path, limits) for one in wanted}
     examined = {
         file: Examination(**known[file]["found"])
         for file, stamp in stamps.items()
@@ -106,6 +104,15 @@ def examine_files(
         }
         write_text(out / EXAMINED, json.dumps(kept, ensure_ascii=False))
     return examined
+
+
+def _stamp(path: Path, limits: LimitSettings) -> list[float]:
+    """What an examination depends on; nothing of a file that has gone since, which opening it will say."""
+    try:
+        state = path.stat()
+    except OSError:
+        return []
+    return [state.st_size, state.st_mtime_ns, limits.pixels, limits.min_fps]
 
 
 def examine(job: _Examine) -> Examination:

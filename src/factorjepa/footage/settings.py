@@ -55,6 +55,7 @@ class LimitSettings(Settings):
     pixels: int = Field(default=8192 * 4320, ge=1)  # of a picture
     min_fps: float = Field(default=4.0, ge=0)  # slower footage would be repeated pictures
     patience: int = Field(default=300, ge=1)  # seconds without a decoded frame
+    privacy_patience: int = Field(default=3600, ge=1)  # seconds that the privacy filter may look at one clip
     memory_gib: float = Field(default=8.0, gt=0)  # of the process that decodes it
 
 
@@ -80,4 +81,4 @@ class IngestSettings(Settings):
 
     def deciding(self) -> dict[str, Any]:
         """Everything that decides what becomes of footage; patience and memory only say how it may be found out."""
-        return self.model_dump(mode="json", exclude={"limits": {"patience", "memory_gib"}})
+        return self.model_dump(mode="json", exclude={"limits": {"patience", "privacy_patience", "memory_gib"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -139,10 +140,17 @@ class TestDamage:
         frames = list(video.frames())
         assert 40 < len(frames) < 95
         assert any(one.broken for one in frames)
-        assert str(video.faults)
-        for one in frames:
-            if one.broken:
-                assert one.frame.key_frame
+        for before, one in pairwise(frames):
+            assert one.broken or one.at - before.at < 2.5 / 12
+
+    def test_frames_missing_from_a_steady_stream_are_noticed_and_a_variable_rate_is_left_alone(
+        self, tmp_path: Path
+    ) -> None:
+        steady = [k / 12 for k in range(40) if k not in (20, 21)]
+        frames = decoded(encode(tmp_path / "steady.mkv", numbered(38), steady))
+        assert [one.index for one in frames if one.broken] == [20]
+        variable = [k / 12 + (0.04 * (k % 3)) for k in range(20)] + [2.4, 2.9, 3.0]
+        assert not any(one.broken for one in decoded(encode(tmp_path / "variable.mkv", numbered(23), variable)))
 
     def test_a_picture_that_changes_its_size_ends_the_source(self, tmp_path: Path) -> None:
         small = encode(tmp_path / "a.ts", street(1, 24, 96, 64)).read_bytes()

@@ -7,10 +7,12 @@ that something is missing before it. Times are seconds from the first frame show
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 
 import av
 import av.filter
@@ -23,6 +25,8 @@ from .settings import LimitSettings
 
 _DEINTERLACER = "bwdif"
 _LONGEST = 1.0  # seconds a single frame may claim to last
+_STEADY = 12  # steps between frames that tell whether the rate is constant
+_SKIPPED = 2.5  # steps at once: at least two frames are missing
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class SourceVideo:
             stream.thread_type = "AUTO" if self.threads > 1 else "NONE"
             stream.codec_context.thread_count = self.threads
             self.aspect = stream.sample_aspect_ratio
-            clock = _Clock(stream)
+            clock, pace = _Clock(stream), _Pace()
             index, origin, last = 0, math.nan, -math.inf
             broken = False
             for frame in self._progressive(self._decodable(container, stream), stream):
@@ -113,6 +117,8 @@ class SourceVideo:
                     continue
                 if index == 0:
                     origin = at
+                elif pace.skips(at - last):
+                    broken = True
                 last = at
                 yield Decoded(index, at - origin, clock.duration(frame), frame, broken and index > 0)
                 index, broken = index + 1, False
@@ -232,6 +238,24 @@ class _Clock:
         base = float(frame.time_base) if frame.time_base else self._base
         stated = (getattr(frame, "duration", None) or 0) * base  # PyAV 14.0 does not pass it on
         return stated if 0 < stated <= _LONGEST else self._step
+
+
+class _Pace:
+    """Notices frames that are missing without a word: containers skip what they cannot read.
+
+    Only where the rate was constant so far. A camera of variable rate takes its time as it likes.
+    """
+
+    def __init__(self) -> None:
+        self._steps: deque[float] = deque(maxlen=_STEADY)
+
+    def skips(self, step: float) -> bool:
+        usual = median(self._steps) if self._steps else step
+        even = sum(abs(one - usual) < 0.25 * usual for one in self._steps)
+        skipped = even >= _STEADY - 2 and step > _SKIPPED * usual
+        if not skipped:
+            self._steps.append(step)
+        return skipped
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factorjepa"
 
-# world|footage -> corpus -> backbones -> teacher -> regime, predictors -> adaptation+training -> diagnostics ->
+# world -> corpus -> footage|backbones -> teacher -> regime, predictors -> adaptation+training -> diagnostics ->
 # statistics -> report; objective with the training, rendering and profiling beside the diagnostics. Backbones come
 # before the teacher, which looks through one of them (docs/decisions.md).
 STAGE = {
-    "world": 1, "footage": 1, "corpus": 2, "backbones": 3, "teacher": 4, "regime": 5, "predictors": 6, "objective": 7,
+    "world": 1, "corpus": 2, "footage": 3, "backbones": 3, "teacher": 4, "regime": 5, "predictors": 6, "objective": 7,
     "adaptation": 8, "training": 9, "diagnostics": 10, "rendering": 10, "profiling": 10, "statistics": 11, "report": 12,
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing",
+    "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing", "engines",
 }  # fmt: skip
 TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {

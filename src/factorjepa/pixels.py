@@ -8,11 +8,14 @@ texture does not alias and small agents do not flicker; enlarging is bilinear.
 
 from __future__ import annotations
 
+import typing
+
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
 
 Frames = NDArray[np.uint8]
 
@@ -49,6 +52,8 @@ def normalise(frames: Frames) -> NDArray[np.float32]:
 
 def to_video(frames: Tensor) -> Tensor:
     """Bytes `[B, T, H, W, 3]` to `float32 [B, 3, T, H, W]` with ImageNet statistics, where they are; as `normalise`."""
+    import torch  # here: what only reads a corpus needs none
+
     mean, std = (torch.tensor(values, dtype=torch.float64) for values in (IMAGENET_MEAN, IMAGENET_STD))
     scale, shift = (one.float().to(frames.device).view(3, 1, 1, 1) for one in (1 / (255 * std), mean / std))
     video = frames.permute(0, 4, 1, 2, 3).to(torch.float32, memory_format=torch.contiguous_format)

@@ -91,7 +91,7 @@ def write_video(path: Path, frames: Iterable[Frames], fps: float) -> int:
 def probe(source: VideoSource, name: str | None = None) -> VideoInfo:
     """Read the header of a video; a file that is missing, empty, not a video or of zero length is an error."""
     name = name or _name_of(source)
-    with _opened(source, name) as (container, stream):
+    with opened(source, name) as (container, stream):
         rate = stream.average_rate or stream.guessed_rate
         if rate is None or rate <= 0 or not stream.width or not stream.height:
             raise VideoError(f"{name}: the header gives no frame rate or size; re-encode it, for example to H.264 mp4")
@@ -112,7 +112,7 @@ def read_frames(source: VideoSource, times: NDArray[np.float64], name: str | Non
         raise ValueError(f"times must be a non-empty ascending list of seconds >= 0, got {wanted!r}")
     name = name or _name_of(source)
     picked: list[Frames] = []
-    with _opened(source, name) as (container, stream):
+    with opened(source, name) as (container, stream):
         try:
             shown: _Shown | None = None
             for following in _from(container, stream, float(wanted[0]), name):
@@ -125,7 +125,7 @@ def read_frames(source: VideoSource, times: NDArray[np.float64], name: str | Non
                 picked.append(shown.picture(name))
         except av.FFmpegError as error:
             at = f"{wanted[min(len(picked), wanted.size - 1)]:.2f} s"
-            raise VideoError(f"{name}: damaged near {at} ({_reason(error)}); re-encode or remove it") from None
+            raise VideoError(f"{name}: damaged near {at} ({reason_of(error)}); re-encode or remove it") from None
     if len(picked) < wanted.size:
         missing = f"{wanted[len(picked)]:.2f} s"
         raise VideoError(f"{name}: ends before {missing} (truncated?); remove it or produce it again")
@@ -187,7 +187,7 @@ def _from(container: av.container.InputContainer, stream: av.VideoStream, start:
 
 
 @contextlib.contextmanager
-def _opened(source: VideoSource, name: str) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
+def opened(source: VideoSource, name: str) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
     """The container and its first video stream, checked to be decodable."""
     if isinstance(source, (str, Path)):
         path = Path(source)
@@ -205,7 +205,7 @@ def _opened(source: VideoSource, name: str) -> Iterator[tuple[av.container.Input
         container = av.open(target, "r", options=dict(_READING), metadata_errors="replace")
     except (av.FFmpegError, OSError) as error:
         raise VideoError(
-            f"{name}: cannot be opened as a video ({_reason(error)}); is it damaged or cut short?"
+            f"{name}: cannot be opened as a video ({reason_of(error)}); is it damaged or cut short?"
         ) from None
     with container:
         if not container.streams.video:
@@ -228,7 +228,7 @@ def _encoding(path: Path) -> Iterator[None]:
     except av.FFmpegError as error:
         if error.errno is not None and error.errno in errno.errorcode:
             raise OSError(error.errno, os.strerror(error.errno)) from error
-        raise VideoError(f"{path}: the encoder refused these frames ({_reason(error)})") from None
+        raise VideoError(f"{path}: the encoder refused these frames ({reason_of(error)})") from None
 
 
 def _writable(path: Path, frame: Frames) -> tuple[int, ...]:
@@ -249,6 +249,6 @@ def _name_of(source: VideoSource) -> str:
     return str(source) if isinstance(source, (str, Path)) else str(getattr(source, "name", "video in memory"))
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """FFmpeg's own words, without the error number and the temporary name around them."""
     return getattr(error, "strerror", None) or str(error)

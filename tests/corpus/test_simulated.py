@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from factorjepa import commands
 from factorjepa.config import resolve
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
@@ -58,7 +59,9 @@ def digest(path: Path) -> str:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    """All of a corpus but which command made it."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != commands.FILE)
+    return {str(path.relative_to(folder)): digest(path) for path in files}
 
 
 def begin(out: Path, *words: str, workers: int = 1, limit: Callable[[], object] | None = None) -> subprocess.Popen[str]:

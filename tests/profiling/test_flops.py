@@ -59,7 +59,7 @@ def test_an_update_costs_about_what_its_products_cost(settings: TrainSettings) -
         update = subject.update(settings)
         batch = training_batches(settings, 4, scenery, 1)[0]
         update.begin(settings.updates)
-        found = counted(lambda: update(settings.updates, [batch]))
+        found = counted(lambda: update(settings.updates, [batch], 1))
         told = subject.update_flops(settings, scenery).total * settings.batch
     assert told == pytest.approx(found, rel=0.15)
 

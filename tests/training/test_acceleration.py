@@ -33,7 +33,7 @@ def test_frozen_blocks_are_kept_and_run_in_bf16_and_what_trains_in_fp32(settings
     seen: list[torch.dtype] = []
     for block in learner.encoder.blocks:
         block.register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
-    video = next(engine._first_batches(1)).video
+    video = next(engine._first_batches(1)).video()
     learner.future(video[:0])  # the future's index is kept before nothing is real any more
     seen.clear()
     with FakeTensorMode(allow_non_fake_inputs=True), torch.autocast("cpu", torch.bfloat16):
@@ -57,7 +57,7 @@ def test_compiled_blocks_give_the_same_loss_and_gradients_whatever_the_crowd(set
     engine = Engine(settings(method="factorjepa_raw", masks="blocks", batch=2), CPU)
     learner = engine.learner
     learner.enter(0)
-    batches = [engine.batches.complete(batch, learner.stage, 0, 0) for batch in engine._first_batches(3)]
+    batches = [engine.batches.complete(batch, learner.stage, 0, 0, engine.device) for batch in engine._first_batches(3)]
 
     def loss_and_gradient(number: int) -> tuple[float, torch.Tensor]:
         learner.zero_grad(set_to_none=True)
@@ -82,7 +82,7 @@ def test_a_cpu_compiles_nothing_unless_told() -> None:
 
 def test_the_evidence_stays_on_the_host_and_the_targets_go(settings: Make) -> None:
     engine = Engine(settings(method="factorjepa"), CPU)
-    batch = engine.batches.complete(next(engine._first_batches(1)), engine.learner.stage, 0, 0)
+    batch = engine.batches.complete(next(engine._first_batches(1)), engine.learner.stage, 0, 0, engine.device)
     moved = batch.to(torch.device("meta"))
     assert moved.video.is_meta
     assert moved.targets is not None

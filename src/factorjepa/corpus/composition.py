@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .manifest import Clip, Manifest, listed
+from .manifest import PROVENANCE, Clip, Manifest, listed
 from .splits import Split
 
 Group = TypeVar("Group", bound=str)
@@ -122,6 +122,8 @@ def _attributes(clips: Iterable[Clip]) -> tuple[dict[str, list[str]], dict[str, 
     numbers: dict[str, list[float]] = defaultdict(list)
     for clip in clips:
         for name, value in clip.attributes.items():
+            if name in PROVENANCE:
+                continue
             if isinstance(value, bool):
                 words[name].append("yes" if value else "no")
             elif isinstance(value, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,7 +11,11 @@ from rich.text import Text
 
 from ..words import counted
 from .composition import Amount, Composition, Quantiles
+from .manifest import Manifest
+from .rejected import Rejected, amounts_rejected
 from .splits import Split
+
+_COUNTED = "privacy_"  # attributes that count what the privacy filter did
 
 # Measures that the simulator takes from ground truth, in the order and the words in which they are shown.
 MEASURES = {
@@ -44,6 +48,37 @@ def describe(name: str, composition: Composition) -> RenderableType:
     if measures := _measures(composition.measures):
         parts.append(measures)
     return Group(*parts)
+
+
+def rejected_table(rejected: Iterable[Rejected]) -> Table:
+    """What was left out of a corpus, by stage and reason."""
+    table = _table("Left out")
+    for column in ("stage", "reason", "count", "minutes"):
+        table.add_column(column, justify="left" if column in ("stage", "reason") else "right")
+    for amount in amounts_rejected(rejected):
+        minutes = f"{amount.seconds / 60:.1f}" if amount.seconds else "-"
+        table.add_row(amount.stage, amount.reason, str(amount.count), minutes)
+    return table
+
+
+def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: Mapping[str, str]) -> Table:
+    """What was done about faces and registration plates: by whom, how often, and what was left out for it."""
+    table = _table("Privacy")
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    for name, value in statement.items():
+        table.add_row(name, value)
+    counts: dict[str, list[int]] = {}
+    for clip in manifest:
+        for name, count in clip.attributes.items():
+            if name.startswith(_COUNTED) and isinstance(count, int):
+                counts.setdefault(name.removeprefix(_COUNTED), []).append(count)
+    for name, values in sorted(counts.items()):
+        somewhere = counted(sum(value > 0 for value in values), "clip")
+        table.add_row(name.replace("_", " "), f"{sum(values):,} in {somewhere}")
+    excluded = sum(row.stage == "privacy" for row in rejected)
+    table.add_row("excluded by checks", counted(excluded, "clip"))
+    return table
 
 
 def compare(names: Sequence[str], compositions: Sequence[Composition]) -> RenderableType:

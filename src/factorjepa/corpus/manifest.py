@@ -28,6 +28,11 @@ from .splits import Split
 MANIFEST = "manifest.parquet"
 SEPARATOR = "; "
 Attribute = str | int | float | bool
+PROVENANCE = (
+    "source_file",
+    "source_sha256",
+    "transforms",
+)  # attributes that say where a clip comes from, not what it is
 
 _COLUMNS = {
     "clip_id": pa.string(),

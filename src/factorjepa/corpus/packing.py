@@ -23,7 +23,14 @@ from .manifest import MANIFEST, Clip, Manifest
 from .shards import SHARDS, SIDECARS, add_member, index_of, member_key, shard_name, sidecar_path
 
 _PLAN = "pack.json"
-_NOTES = (".yaml", ".yml", ".json", ".md", ".txt")  # what describes a corpus beside its manifest moves along
+_NOTES = (
+    ".yaml",
+    ".yml",
+    ".json",
+    ".md",
+    ".txt",
+    ".parquet",
+)  # what describes a corpus beside its manifest moves along
 
 
 @dataclass(frozen=True)
@@ -146,5 +153,8 @@ def _notes(folder: Path) -> list[Path]:
     return sorted(
         entry
         for entry in folder.iterdir()
-        if entry.is_file() and entry.suffix in _NOTES and not entry.name.startswith(".") and entry.name != _PLAN
+        if entry.is_file()
+        and entry.suffix in _NOTES
+        and not entry.name.startswith(".")
+        and entry.name not in (_PLAN, MANIFEST)
     )

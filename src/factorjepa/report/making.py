@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from ..corpus.composition import compose
+from ..corpus.composition import Composition, compose
 from ..corpus.manifest import MANIFEST, Manifest
 from ..errors import FactorJEPAError, ReportError, ScoresError
 from ..examples import read_examples
@@ -167,11 +167,7 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
             "Every frame was rendered by the simulated DENSEWORLD. No person was filmed, and the cities are invented."
         )
     else:
-        origin = (
-            "The frames are footage of real places. The manifest does not say whether faces and number plates were "
-            "made "
-            "unrecognisable: find out before you share pictures from this page."
-        )
+        origin = f"The frames are footage of real places. {_privacy(composition)}"
     total, parts = composition.total, composition.splits.items()
     rows = [
         ("corpus", corpus.name),
@@ -182,6 +178,22 @@ def _statement(corpus: Path | None, required: bool) -> Statement:
     ]  # fmt: skip
     split = "A source video lies in one split only; test and audit targets are never shown to training."
     return Statement([origin, split], rows)
+
+
+def _privacy(composition: Composition) -> str:
+    """What the clips say of themselves: ingest notes whether faces and plates were filtered."""
+    said = composition.tags.get("privacy", {})
+    if set(said) == {"on"} and sum(said.values()) == composition.total.clips:
+        return "Faces and number plates that were found were blurred before anything was written; detectors miss some."
+    if "off" in said:
+        return (
+            "Faces and number plates were NOT blurred: privacy was switched off when the corpus was made. People in "
+            "pictures on this page may be recognisable."
+        )
+    return (
+        "The manifest does not say whether faces and number plates were made unrecognisable: find out before you share "
+        "pictures from this page."
+    )
 
 
 def _cities(material: Material) -> str:

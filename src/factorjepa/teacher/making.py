@@ -7,15 +7,12 @@ is missing; the bytes are those of an uninterrupted run, however many workers th
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-import multiprocessing
 import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import torch
@@ -25,9 +22,9 @@ from ..corpus.access import ClipSet, Corpus
 from ..corpus.manifest import Clip
 from ..corpus.splits import Split
 from ..corpus.windows import refuse_short
-from ..errors import FactorJEPAError, StorageError, TeacherError
+from ..engines import Engine, Processes, in_order
+from ..errors import FactorJEPAError, TeacherError
 from ..storage import only_writer, remove_partials
-from ..workers import begin_worker
 from .cache import (
     HEADER,
     PROJECTIONS,
@@ -58,8 +55,12 @@ def make_packets(
     device: str | None = None,
     progress: Progress | None = None,
     per_shard: int | None = None,
+    engine: Engine | None = None,
 ) -> PacketCache:
-    """Make the packets of a corpus in `out`, or finish them. `progress(done, total)` counts clips."""
+    """Make the packets of a corpus in `out`, or finish them. `progress(done, total)` counts clips.
+
+    The work is done by `engine`, or by `workers` processes of this machine.
+    """
     per_shard = per_shard or PER_SHARD
     corpus = Corpus.open(data)
     present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
@@ -81,7 +82,7 @@ def make_packets(
         if progress is not None:
             progress(done, total)
         jobs = [(clip, replication) for _, part in shards for clip in part]
-        with contextlib.closing(_run(data, settings, device, teacher, jobs, workers)) as made:
+        with contextlib.closing(_run(data, settings, device, teacher, jobs, workers, engine)) as made:
             for path, part in shards:
                 packets = []
                 for packet in itertools.islice(made, len(part)):
@@ -177,7 +178,13 @@ class _Workshop:
             raise type(error)(text if "clip " in text else f"clip {clip.clip_id!r}: {text}") from None
 
 
-_workshop: _Workshop | None = None  # of this worker process
+class _Order(NamedTuple):
+    """A job, and what a worker process needs to know to do it."""
+
+    data: Path
+    settings: str  # JSON
+    device: str | None
+    job: Job
 
 
 def _run(
@@ -187,24 +194,15 @@ def _run(
     teacher: Teacher,
     jobs: Sequence[Job],
     workers: int | None,
+    engine: Engine | None,
 ) -> Generator[Packet, None, None]:
     count = min(len(jobs), workers if workers is not None else default_workers(settings))
-    if count <= 1:
+    if engine is None and count <= 1:
         with _one_thread():
             yield from map(_Workshop(data, teacher).packet, jobs)
         return
-    pool = ProcessPoolExecutor(
-        count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(data, settings.model_dump(), device)
-    )
-    try:
-        yield from _in_order(pool, jobs, ahead=4 * count)
-    except BrokenProcessPool:
-        raise StorageError(
-            "a worker process was killed (out of memory?); finished shards are kept: run the same command again, "
-            "with fewer --workers if it happens again"
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    orders = [_Order(Path(data).resolve(), settings.model_dump_json(), device, job) for job in jobs]
+    yield from in_order(engine or Processes(count), _work, orders)
 
 
 def default_workers(settings: TeacherSettings) -> int:
@@ -213,28 +211,16 @@ def default_workers(settings: TeacherSettings) -> int:
     return 1 if on_gpu else os.cpu_count() or 1
 
 
-def _in_order(pool: ProcessPoolExecutor, jobs: Iterable[Job], ahead: int) -> Iterator[Packet]:
-    """Results in the order of the jobs; only a few are worked on or kept ahead of the reader."""
-    waiting: deque[Future[Packet]] = deque()
-    for job in jobs:
-        waiting.append(pool.submit(_work, job))
-        if len(waiting) >= ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def _work(order: _Order) -> Packet:
+    return _workshop(order.data, order.settings, order.device).packet(order.job)
 
 
-def _begin(data: Path, settings: dict[str, Any], device: str | None) -> None:
-    global _workshop
-    begin_worker()
+@functools.lru_cache(maxsize=1)
+def _workshop(data: Path, settings: str, device: str | None) -> _Workshop:
+    """Of this worker process: a teacher may hold a network."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-    _workshop = _Workshop(data, Teacher(TeacherSettings.model_validate(settings), device))
-
-
-def _work(job: Job) -> Packet:
-    assert _workshop is not None
-    return _workshop.packet(job)
+    return _Workshop(data, Teacher(TeacherSettings.model_validate_json(settings), device))
 
 
 @contextlib.contextmanager

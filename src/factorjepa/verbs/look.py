@@ -24,18 +24,40 @@ def info() -> None:
 
 def inspect(
     corpora: Annotated[list[Path], typer.Argument(help="Corpus folders, each with a manifest.parquet.")],
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw clips by city and capture mode (png, pdf or svg) of one corpus.")
+    ] = None,
 ) -> None:
-    """Composition of a corpus by city, mode, scene and split, and how dense it is; several corpora are compared.
+    """Composition of a corpus by city, mode, scene and split, how dense it is, what was left out, and privacy.
+
+    Several corpora are compared.
 
     Example:  [bold]factorjepa inspect dense sparse[/bold]
-    """
-    from ..corpus.composition import compose
-    from ..corpus.inspection import compare, describe
-    from ..corpus.manifest import Manifest
 
-    compositions = [compose(Manifest.read(folder)) for folder in corpora]
-    for folder, composition in zip(corpora, compositions, strict=True):
+    Example:  [bold]factorjepa inspect corpus --figure composition.pdf[/bold]
+    """
+    from ..corpus.charts import composition_figure
+    from ..corpus.composition import compose
+    from ..corpus.inspection import compare, describe, privacy_table, rejected_table
+    from ..corpus.manifest import Manifest
+    from ..corpus.rejected import read_rejected
+    from ..errors import ConfigError
+    from ..footage.statement import read_statement
+
+    if figure is not None and len(corpora) > 1:
+        raise ConfigError("--figure draws one corpus: name one")
+    manifests = [Manifest.read(folder) for folder in corpora]
+    compositions = [compose(manifest) for manifest in manifests]
+    for folder, manifest, composition in zip(corpora, manifests, compositions, strict=True):
         console.print(describe(str(folder), composition))
+        rejected = read_rejected(folder)
+        if rejected:
+            console.print(rejected_table(rejected))
+        if statement := read_statement(folder):
+            console.print(privacy_table(manifest, rejected, statement))
+    if figure is not None:
+        composition_figure(manifests[0], figure)
+        console.print(f"{figure}: clips by city and capture mode", highlight=False, soft_wrap=True)
     if len(corpora) > 1:
         console.print(compare([folder.resolve().name for folder in corpora], compositions))
 

@@ -29,6 +29,7 @@ def targets(
     workers: Annotated[
         int | None, typer.Option(help="Worker processes (default: all cores; 1 with a network on a GPU).", min=1)
     ] = None,
+    engine: Annotated[str, typer.Option(help="processes (of this machine) or ray (a cluster).")] = "processes",
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: the GPU where there is one).")] = None,
     report: Annotated[bool, typer.Option("--report", help="Describe the packets that are there.")] = False,
     sample: Annotated[
@@ -48,12 +49,14 @@ def targets(
         return
     from .. import commands
     from ..config import resolve
+    from ..engines import engine_named
     from ..teacher.making import make_packets
     from ..teacher.settings import TeacherSettings
 
     settings = resolve(TeacherSettings, preset, overrides or [])
+    cluster = None if engine == "processes" else engine_named(engine, workers)
     with counting("targets", "clip") as progress:
-        cache = make_packets(data, folder, settings, chosen, replication, workers, device, progress)
+        cache = make_packets(data, folder, settings, chosen, replication, workers, device, progress, engine=cluster)
     commands.record(folder)
     where, there = (f" --out {out}", f" --packets {out}") if out else ("", "")
     console.print(

@@ -1,0 +1,238 @@
+"""Source videos to a corpus: plan, make every source, drop repeated footage, write the tables.
+
+Everything that determines the corpus lies beside it (`ingest.yaml`, `sources.json`). Run the same command again after
+an interruption and it goes on where it stopped; run it again after it has finished and nothing changes. The manifest
+is written last.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..config import dump, resolve
+from ..corpus.datacard import write_datacard
+from ..corpus.manifest import SEPARATOR, Attribute, Clip, Manifest
+from ..corpus.rejected import Rejected, write_rejected
+from ..corpus.shards import sidecar_path
+from ..engines import Engine, Lost
+from ..errors import CorpusError
+from ..storage import only_writer, remove_partials, write_text
+from .duplicates import Catalogue
+from .listing import Listed, refuse_unknown
+from .making import NOTES, Build, SourceJob, make_source, read_record, record_path
+from .planning import Plan, PlannedSource, examine_files, plan_sources
+from .settings import IngestSettings
+from .statement import PLAN, IngestPlan
+
+SOURCES = "sources.json"
+
+
+Progress = Callable[..., object]  # (done, total)
+Counting = Callable[[str, str], contextlib.AbstractContextManager[Progress]]  # of what, in which things
+
+
+def uncounted(what: str, thing: str) -> contextlib.AbstractContextManager[Progress]:
+    return contextlib.nullcontext(lambda *_: None)
+
+
+@dataclass
+class Ingested:
+    """What came of it."""
+
+    manifest: Manifest
+    rejected: list[Rejected]
+    repaired: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # of footage decoded in this run
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of work by stage, in this run
+
+
+def ingest(
+    out: Path,
+    found: Sequence[Listed],
+    settings: IngestSettings,
+    build: Build,
+    engine: Engine,
+    audit: bool = False,
+    counting: Counting = uncounted,
+) -> Ingested:
+    """Make the corpus of the files `found` in `out`, or finish it.
+
+    `build` makes the privacy filter; it is called in every worker process, and here once for its statement. `counting`
+    shows how far it is, as `terminal.counting` does.
+    """
+    out = Path(out)
+    refuse_unknown(found)
+    _refuse_foreign(out)
+    statement = build().statement
+    with only_writer(out, "ingesting"):
+        _claim(out, IngestPlan(settings=settings, privacy=statement))
+        remove_partials(out)
+        with counting("examine", "file") as progress:
+            examined = examine_files(out, found, settings.limits, engine, progress)
+        plan = plan_sources(found, examined, settings.splits)
+        _claim_sources(out, plan)
+        paths = {one.file: one.path for one in found}
+        threads = max(1, (os.cpu_count() or 1) // max(1, len(plan.sources)))
+        jobs = [
+            SourceJob(out, paths[source.file], source, settings, build, statement, audit, threads)
+            for source in sorted(
+                plan.sources, key=lambda source: -source.seconds
+            )  # the longest first: none is waited for
+        ]
+        with counting("ingest", "source") as progress:
+            result = _make(out, jobs, engine, progress)
+        result.rejected += plan.refused
+        return _assemble(out, plan, settings, statement, result)
+
+
+def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progress) -> Ingested:
+    result = Ingested(Manifest([]), [])
+    for done, (number, made) in enumerate(engine.run(make_source, jobs), start=1):
+        source = jobs[number].source
+        if isinstance(made, Lost):
+            why = f"the process that decoded it {made.why}"
+            result.rejected.append(Rejected(source.file, "reading", "unreadable", why, source.source))
+            shutil.rmtree(out / "clips" / source.source, ignore_errors=True)
+        else:
+            result.repaired += made.repaired
+            result.seconds += made.seconds
+            for stage, seconds in made.spent.items():
+                result.spent[stage] = result.spent.get(stage, 0.0) + seconds
+        progress(done, len(jobs))
+    return result
+
+
+def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[str, str], result: Ingested) -> Ingested:
+    """The tables of the corpus from the records of its sources, in the order of their names."""
+    rows: list[Clip] = []
+    catalogue = Catalogue()
+    for source in plan.sources:
+        record = read_record(out, source.source)
+        if record is None:
+            continue  # lost; said already
+        result.rejected += [Rejected(**one) for one in record["rejected"]]
+        for clip in record["clips"]:
+            film = base64.b64decode(clip["signature"])
+            match = catalogue.nearest(film)
+            if match is not None and match.similarity > settings.quality.max_similarity:
+                detail = f"shows what {match.name} shows (similarity {match.similarity:.2f})"
+                where = {key: clip[key] for key in ("clip_id", "shot", "t_start", "t_end")}
+                result.rejected.append(Rejected(source.file, "quality", "duplicate", detail, source.source, **where))
+                _drop(out, source, record, clip, match.name)
+            else:
+                catalogue.add(clip["clip_id"], film)
+                rows.append(_row(source, record, clip, settings, statement))
+    result.rejected.sort(key=lambda one: (one.file, one.t_start or 0.0, one.stage, one.reason))
+    result.manifest = Manifest(rows)
+    write_rejected(out, result.rejected)
+    write_datacard(out, result.manifest, _processing(settings, plan), statement, result.rejected)
+    result.manifest.write(out)
+    return result
+
+
+def _drop(out: Path, source: PlannedSource, record: dict[str, Any], clip: dict[str, Any], repeats: str) -> None:
+    """Remove a clip that repeats another; its record says so first, so that nobody takes the file for lost."""
+    if clip.get("duplicate_of") != repeats:
+        clip["duplicate_of"] = repeats
+        write_text(record_path(out, source.source), json.dumps(record, ensure_ascii=False))
+    for path in (clip["path"], sidecar_path(clip["path"], NOTES)):
+        with contextlib.suppress(FileNotFoundError):
+            (out / path).unlink()
+
+
+def _row(
+    source: PlannedSource,
+    record: dict[str, Any],
+    clip: dict[str, Any],
+    settings: IngestSettings,
+    statement: dict[str, str],
+) -> Clip:
+    attributes: dict[str, Attribute] = {
+        **source.attributes,
+        **clip["measures"],
+        **{f"privacy_{name}": count for name, count in clip["privacy"].items()},
+        "privacy": statement["privacy"].split(":")[0],
+        "source_file": source.file,
+        "source_sha256": source.sha256,
+        "transforms": SEPARATOR.join(record["transforms"]),
+    }
+    return Clip(
+        clip_id=clip["clip_id"],
+        city=source.city,
+        session=source.session,
+        source=source.source,
+        shot=clip["shot"],
+        capture_mode=source.capture_mode,
+        t_start=clip["t_start"],
+        t_end=clip["t_end"],
+        fps=settings.clips.fps,
+        width=clip["width"],
+        height=clip["height"],
+        path=clip["path"],
+        split=source.split,
+        attributes=attributes,
+    )
+
+
+def _processing(settings: IngestSettings, plan: Plan) -> list[str]:
+    """What was done to the footage, for the data card."""
+    clips, shots, quality, splits = settings.clips, settings.shots, settings.quality, settings.splits
+    shares = "/".join(f"{100 * share:g}" for share in splits.shares)
+    return [
+        f"{len(plan.sources)} source videos were decoded once with FFmpeg (through PyAV), their timestamps kept: "
+        "turned upright, deinterlaced and brought to square pixels where needed.",
+        "Shot boundaries: PySceneDetect AdaptiveDetector with "
+        f"adaptive_threshold={shots.adaptive_threshold:g}, min_content_val={shots.min_content_val:g}, "
+        f"window_width={shots.window_width}, min_scene_len={shots.min_scene_len} frames; also wherever more than "
+        f"{shots.max_gap:g} s of frames are missing. No clip crosses one.",
+        f"Clips of {clips.min_seconds:g}-{clips.max_seconds:g} s, resampled by timestamp to {clips.fps:g} frames per "
+        f"second, short side at most {clips.short_side} pixels, stored as H.264.",
+        f"Splits were dealt to whole {splits.by}s before anything was cut, {shares} by city and capture mode (or as "
+        "the table of sources said); audit cities are seen by no other split.",
+        f"Left out: clips with sharpness below {quality.min_sharpness:g}, mean brightness outside "
+        f"{quality.min_brightness:g}-{quality.max_brightness:g}, more than "
+        f"{quality.max_clipped:.0%} of the picture black or white, less than "
+        f"{quality.min_motion:.2%} of it moving, or similarity above {quality.max_similarity:g} with another clip.",
+    ]  # fmt: skip
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Before anything is written: the folder must be new, empty, or one of ours."""
+    if out.exists() and not out.is_dir():
+        raise CorpusError(f"{out}: is a file; name a folder")
+    if out.is_dir() and not (out / PLAN).exists() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+        raise CorpusError(f"{out}: is not empty and was not begun by ingest; choose an empty folder")
+
+
+def _claim(out: Path, plan: IngestPlan) -> None:
+    path = out / PLAN
+    if not path.exists():
+        write_text(path, dump(plan))
+        return
+    there = resolve(IngestPlan, path)
+    mine, theirs = (one.settings.deciding() | {"privacy": one.privacy, "version": one.version} for one in (plan, there))
+    if differing := [name for name in mine if mine[name] != theirs[name]]:
+        raise CorpusError(
+            f"{out}: was begun with other settings ({', '.join(differing)}; see {PLAN}); choose an empty folder, or "
+            "repeat its settings to finish it"
+        )
+
+
+def _claim_sources(out: Path, plan: Plan) -> None:
+    path = out / SOURCES
+    text = plan.to_json()
+    if not path.exists():
+        write_text(path, text)
+    elif path.read_text(encoding="utf-8") != text:
+        raise CorpusError(
+            f"{out}: was begun with other sources, or with other words about them (see {SOURCES}). Splits and "
+            "duplicates depend on all of them: choose an empty folder, or give the same ones to finish it"
+        )

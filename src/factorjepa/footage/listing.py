@@ -1,0 +1,208 @@
+"""Which files there are, and what is known of each: from folders, or from a CSV that somebody has filled in.
+
+Names and fields are not to be trusted: a path that leads out of its folder is refused, and what becomes part of an id
+or of a file name keeps letters, digits and dashes only.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from ..corpus.checks import CAPTURE_MODES, report
+from ..corpus.manifest import Clip
+from ..corpus.splits import Split
+from ..errors import CorpusError, StorageError
+from ..storage import inside, write_text
+from ..words import counted
+
+COLUMNS = ("file", "city", "session", "capture_mode")
+OPTIONAL = ("split", "scene_type", "illumination", "weather", "road_context")
+_MODES = {
+    "drive": "drive", "driving": "drive", "dashcam": "drive", "walk": "walk", "walking": "walk",
+    "aerial": "aerial", "drone": "aerial", "drive-through": "drive", "walk-through": "walk",
+}  # fmt: skip
+_NAME_BYTES = 80  # of a part of an id; file systems allow 255 for all of a name
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file and what is known of it before it is opened."""
+
+    path: Path  # where it lies now; not kept
+    file: str  # what it is called in the corpus' tables: relative, with "/" between
+    city: str = ""
+    session: str = ""
+    capture_mode: str = ""
+    split: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    refused: str = ""  # why it will not be opened at all
+
+
+def list_sources(sources: Sequence[Path], capture_mode: str = "") -> list[Listed]:
+    """Every file of the given files, folders and CSV tables, in a lasting order."""
+    found: list[Listed] = []
+    for source in sources:
+        if source.suffix.lower() == ".csv" and source.is_file():
+            found += read_table(source)
+        elif source.is_dir():
+            found += _in_folder(source, f"{clean(source.resolve().name)}/" if len(sources) > 1 else "")
+        elif source.is_file():
+            found.append(_derived(source, source.name, (source.resolve().parent.name,)))
+        else:
+            raise CorpusError(f"{source}: no such file or folder")
+    if capture_mode:
+        found = [one if one.capture_mode else replace(one, capture_mode=_mode(capture_mode)) for one in found]
+    twice = sorted(path for path, times in Counter(one.path.resolve() for one in found).items() if times > 1)
+    if twice:
+        raise CorpusError(f"{twice[0]}: is listed more than once ({counted(len(twice), 'such file')})")
+    called = Counter(one.file for one in found)
+    if same := [one for one in found if called[one.file] > 1]:
+        raise CorpusError(
+            f"{same[0].path} and {same[1].path}: both would be called {same[0].file!r}; rename one of them"
+        )
+    return sorted(found, key=lambda one: one.file)
+
+
+def refuse_unknown(found: Sequence[Listed]) -> None:
+    """Every file that will be opened must have a city, a session and a capture mode."""
+    taken = [one for one in found if not one.refused]
+    if not taken:
+        raise CorpusError("there are no files to ingest: name videos, folders of videos or a CSV")
+    for name in ("city", "session", "capture_mode"):
+        without = [one.file for one in taken if not getattr(one, name)]
+        if without:
+            option = (
+                "give --capture-mode drive, walk or aerial if it is one for all, or " if name == "capture_mode" else ""
+            )
+            raise CorpusError(
+                f"{name} is not known of {counted(len(without), 'file')}, first {without[0]!r}: {option}"
+                "write a table with --template, fill it in and ingest that"
+            )
+
+
+def read_table(path: Path) -> list[Listed]:
+    """The rows of a CSV; files are looked for under the folder that it lies in. Everything wrong is said at once."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CorpusError(f"{path}: cannot be read as CSV in UTF-8 ({error})") from None
+    names = {name: _column(name) for name in (rows[0] if rows else {}) if name is not None}
+    problems = [f"column {name!r} is missing" for name in COLUMNS if rows and name not in names.values()]
+    fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"}
+    problems += [
+        f"column {name!r} has the name of a column that ingest fills; rename it"
+        for name in names.values()
+        if name in fixed
+    ]
+    found, usable = [], not problems
+    for number, row in enumerate(rows, start=2):
+        values = {names[key]: clean(value or "") for key, value in row.items() if key is not None}
+        if None in row:
+            problems.append(f"line {number}: has more fields than the header")
+        elif usable and values["file"]:
+            try:
+                found.append(_from_row(path.resolve().parent, values))
+            except (CorpusError, StorageError) as error:
+                problems.append(f"line {number}: {error}")
+    if not rows:
+        problems.append("it has no rows")
+    if problems:
+        raise CorpusError(report(str(path), problems))
+    return found
+
+
+def write_template(path: Path, found: Iterable[Listed]) -> None:
+    """A CSV with the files found and empty fields to complete, to lie above the files."""
+    if path.exists():
+        raise CorpusError(f"{path}: exists; a table that somebody may have filled in is not overwritten")
+    folder = path.resolve().parent
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*COLUMNS, *OPTIONAL))
+    for one in found:
+        if one.refused:
+            continue
+        if not one.path.resolve().is_relative_to(folder):
+            raise CorpusError(
+                f"{path}: must lie in a folder above the files it lists ({one.path} is not under {folder})"
+            )
+        where = one.path.resolve().relative_to(folder).as_posix()
+        if not where.isprintable():
+            raise CorpusError(f"{one.file!r}: its name has characters that a table cannot hold; rename it")
+        writer.writerow((where, one.city, one.session, one.capture_mode, *("" for _ in OPTIONAL)))
+    write_text(path, text.getvalue())
+
+
+def clean(text: str) -> str:
+    """One line of text without control characters or blanks around it."""
+    kept = "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs") else c for c in text)
+    return " ".join(unicodedata.normalize("NFC", kept).split())
+
+
+def slug(text: str) -> str:
+    """What is safe in an id, a path and an archive, in any script: letters, marks and digits, with dashes between."""
+    kept = "".join(c if unicodedata.category(c)[0] in "LMN" else "-" for c in clean(text).lower())
+    short = "-".join(part for part in kept.split("-") if part)
+    while len(short.encode()) > _NAME_BYTES:
+        short = short[:-1]
+    return short or f"x{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def _in_folder(folder: Path, called: str) -> list[Listed]:
+    """Everything below a folder but hidden files; CITY/SESSION/FILE where there are as many levels."""
+    root = folder.resolve()
+    found = []
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if any(part.startswith(".") for part in parts) or path.suffix.lower() == ".csv" or path.is_dir():
+            continue
+        name = called + clean("/".join(part.encode(errors="replace").decode() for part in parts))
+        try:
+            inside(root, str(path.relative_to(root)))
+        except StorageError:
+            found.append(Listed(path, name, refused="is a link that leads out of its folder"))
+            continue
+        if not path.is_file():
+            found.append(Listed(path, name, refused="is not a plain file"))
+            continue
+        found.append(_derived(path, name, parts[:-1] or (root.name,)))
+    return found
+
+
+def _derived(path: Path, name: str, above: tuple[str, ...]) -> Listed:
+    """City, session and capture mode as far as the folders above a file tell."""
+    mode = next((_MODES[word] for part in above for word in slug(part).split("-") if word in _MODES), "")
+    places = [part for part in above if slug(part) not in _MODES] or list(above)
+    session = "-".join(places[1:]) or "all"
+    return Listed(path, name, clean(places[0]), clean(session), mode)
+
+
+def _from_row(folder: Path, values: Mapping[str, str]) -> Listed:
+    path = inside(folder, values["file"])
+    if not path.is_file():
+        raise CorpusError(f"there is no file {values['file']!r} under {folder}")
+    split = values.get("split", "").lower()
+    if split and split not in tuple(Split):
+        raise CorpusError(f"split {split!r} is none of {', '.join(Split)}")
+    mode = _mode(values["capture_mode"]) if values["capture_mode"] else ""
+    attributes = {key: value for key, value in values.items() if key not in (*COLUMNS, "split") and value}
+    name = path.relative_to(folder).as_posix()
+    return Listed(path, clean(name), values["city"], values["session"], mode, split, attributes)
+
+
+def _mode(word: str) -> str:
+    mode = _MODES.get("-".join(word.lower().replace("_", " ").replace("-", " ").split()), "")
+    if not mode:
+        raise CorpusError(f"capture mode {word!r} is none of {', '.join(CAPTURE_MODES)}")
+    return mode
+
+
+def _column(name: str) -> str:
+    return "_".join(clean(name).lower().replace("-", " ").split())

@@ -1,0 +1,89 @@
+"""Privacy filters that do something a test can see. Loaded in worker processes: nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from factorjepa.footage.privacy import Filtered
+from factorjepa.video import Frames
+
+
+class Unfiltered:
+    """Leaves everything as it is."""
+
+    statement: ClassVar[dict[str, str]] = {"privacy": "off: for a test"}
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        return Filtered(frames)
+
+
+class Recorder(Unfiltered):
+    """Blackens the upper half of what it is given, and remembers how much that was."""
+
+    statement: ClassVar[dict[str, str]] = {"privacy": "on", "faces": "upper halves"}
+    given: ClassVar[list[int]] = []
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        self.given.append(len(frames))
+        filtered = frames.copy()
+        filtered[:, : frames.shape[1] // 2] = 0
+        return Filtered(filtered, counts={"face_tracks": 2}, audit=b"a sheet" if audit else b"")
+
+
+class Failing(Unfiltered):
+    statement: ClassVar[dict[str, str]] = {"privacy": "on"}
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        return Filtered(frames, ("track broken at 2.1 s",))
+
+
+class Raising(Unfiltered):
+    statement: ClassVar[dict[str, str]] = {"privacy": "on", "faces": "raises"}
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        raise RuntimeError("out of anchors")
+
+
+class Shrinking(Unfiltered):
+    statement: ClassVar[dict[str, str]] = {"privacy": "on", "faces": "shrinks"}
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        return Filtered(frames[:-1])
+
+
+class Deadly(Unfiltered):
+    """Dies on one file: kills its process, as a decoder may, when it sees a bright frame."""
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        if frames.mean() > 170:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return Filtered(frames)
+
+
+class Endless(Unfiltered):
+    """Hangs on one file."""
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        if frames.mean() > 170:
+            time.sleep(60)
+        return Filtered(frames)
+
+
+class Mortal(Unfiltered):
+    """Kills the process it runs in, once."""
+
+    statement: ClassVar[dict[str, str]] = {"privacy": "off: for a test of workers that die"}
+
+    def __init__(self, folder: Path) -> None:
+        self._died = folder / "died"
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        with contextlib.suppress(FileExistsError):
+            self._died.touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Filtered(frames)

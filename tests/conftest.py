@@ -11,8 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from factorjepa import commands
+
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def _no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb called in this process says what it carries out; the next test has not been asked for anything."""
+    monkeypatch.setattr(commands, "_line", "")
+
 
 Process = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -298,22 +298,22 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     training = {"arch": "file", "weights": str(tmp_path / "small.safetensors"), "size": 32, "dictionary_clips": 8}
     out = tmp_path / "demo"
     words = [
-        "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=24",
+        "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=20",
+        "tested=3", "examples=0",
         'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
         *(f"training.{key}={value}" for key, value in training.items()),
     ]  # fmt: skip
     assert "not among the study's methods" in command(*words, "tuned={lora: {lr: 0.1}}").stderr
-    ran = command(*words, "--until", "train")
+    ran = command(*words, "--until", "targets")
     assert ran.returncode == 0, ran.stderr
-    assert not (out / "scores").exists()
+    assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
-    runs = "frozen-17, full-17 and wise_0.3-17"
-    asked = f"# runs {runs}\nfactorjepa study --preset demo"
-    assert asked in page.read_text(encoding="utf-8").replace("# corpus, packets, runs", "# runs"), "workers are told"
+    made = "runs frozen-17, full-17 and wise_0.3-17, scores of frozen-17, full-17 and wise_0.3-17, comparison, page"
+    assert f"# {made}\nfactorjepa study --preset demo" in page.read_text(encoding="utf-8"), "workers are told"
     page.unlink()
     checkpoint = next((out / "runs" / "full-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns

@@ -157,7 +157,7 @@ class TestContents:
         clips = Corpus.open(tmp_path / "shards").training()
         spec = WindowSpec(frames=4, size=32)
         packed, plain = (
-            [batch.video for batch in Loader(one, spec, batch_size=2, seed=0)]
+            [batch.frames for batch in Loader(one, spec, batch_size=2, seed=0)]
             for one in (clips, Corpus.open(made).training())
         )
         assert len(packed) == len(plain) > 0

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from factorjepa import commands
 from factorjepa.config import resolve
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.manifest import Manifest
@@ -58,7 +59,9 @@ def made(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".writer.lock")
+    """All but who writes, and by which command."""
+    apart = (".writer.lock", commands.FILE)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in apart)
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

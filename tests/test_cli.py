@@ -312,8 +312,10 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
-    made = "runs frozen-17, full-17 and wise_0.3-17, scores of frozen-17, full-17 and wise_0.3-17, comparison, page"
-    assert f"# {made}\nfactorjepa study --preset demo" in page.read_text(encoding="utf-8"), "workers are told"
+    shown = page.read_text(encoding="utf-8")
+    assert "runs frozen-17, full-17 and wise_0.3-17" in shown, "workers are told for whom they train"
+    assert f"factorjepa study --preset demo --out {out}" in shown
+    assert f"Open {page}" in ran.stdout
     page.unlink()
     checkpoint = next((out / "runs" / "full-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns
@@ -321,6 +323,27 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     assert again.returncode == 0, again.stderr
     assert page.exists()
     assert checkpoint.stat().st_mtime_ns == before  # what was finished is left as it was
+    other = command(*words, "training.lr=0.01")
+    assert other.returncode == 1
+    assert "lr" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("seeds=[1,1]", "more than once"),
+        ("methods=[frozen,frozen]", "more than once"),
+        ("methods=[]", "at least 1"),
+        ("measuring=[probs.fit=1]", "did you mean 'probes'"),
+        ("teacher=[regiones.kind=truth]", "did you mean 'regions'"),
+        ("training.losses={factor: .nan}", "losses.factor"),
+    ],
+)
+def test_a_study_refuses_before_it_begins(command: Command, tmp_path: Path, word: str, complaint: str) -> None:
+    ran = command("study", "--out", tmp_path / "s", word)
+    assert ran.returncode == 1
+    assert complaint in ran.stderr
+    assert not (tmp_path / "s").exists()
 
 
 def test_the_demo_is_a_study(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

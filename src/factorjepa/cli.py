@@ -56,7 +56,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-class _Interrupted(Exception):
+class _Interrupted(BaseException):  # no `except Exception` may take it for an error of its own
     """Ctrl-C or SIGTERM. The command-line library would swallow a KeyboardInterrupt and say less."""
 
     def __init__(self, signal_number: int) -> None:

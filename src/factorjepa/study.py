@@ -10,9 +10,12 @@ from pydantic import Field, field_validator
 from .adaptation import method_named
 from .adaptation.reference import FULL
 from .config import Settings, resolve
+from .diagnostics.settings import EvaluateSettings
 from .errors import ConfigError
+from .teacher.settings import TeacherSettings
 from .training.settings import TrainSettings
 from .training.several import Job
+from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "train", "evaluate", "compare", "report"]
 STAGES: tuple[Stage, ...] = ("simulate", "targets", "train", "evaluate", "compare", "report")
@@ -32,7 +35,7 @@ class StudySettings(Settings):
     teacher_device: Literal["cpu", "cuda"] | None = None  # a small teacher is faster on all cores than on one GPU
 
     preset: str = "nano"  # of `train`
-    methods: tuple[str, ...] = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
+    methods: tuple[str, ...] = Field(default=("frozen", "auto_rgn", "factorjepa_raw", "factorjepa"), min_length=1)
     seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
     training: dict[str, Any] = Field(default={})  # settings of every run
     tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
@@ -44,12 +47,26 @@ class StudySettings(Settings):
     examples: int = Field(default=3, ge=0)
     mixed: bool = True  # the mixed-effects check of `compare`
 
-    @field_validator("methods")
+    @field_validator("methods", "seeds")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
+    def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is there more than once")
+        return values
+
+    def check(self) -> None:
+        """What later stages would refuse after hours of work is refused now."""
+        for name in self.methods:
             method_named(name)
-        return names
+        resolve(WorldSettings, self.world, self.street)
+        resolve(TeacherSettings, None, self.teacher)
+        resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
+
+    @property
+    def corpus(self) -> str:
+        """Name of the corpus' folder."""
+        return Path(self.world).stem
 
     def jobs(self, data: Path, folder: Path) -> list[Job]:
         """The runs. What does not train needs one seed."""

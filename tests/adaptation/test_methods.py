@@ -103,12 +103,13 @@ def test_rates_and_decay_are_those_of_the_table() -> None:
 def test_matched_methods_lie_within_the_budget(arch: str) -> None:
     scope = resolve(TrainSettings, PRESET_OF[arch], data="-").scope
     matched = [method for method in METHODS.values() if method.matched]
-    for row in budgets(arch, scope, matched):
+    for row in budgets(arch, scope, matched, count_trainable(arch, METHODS["factorjepa"], scope)):
         assert abs(row.deviation) <= TOLERANCE, f"{row.method.name}: {row.deviation:+.1%}, {row.advice}"
 
 
 def test_a_method_outside_the_budget_names_the_rank_to_change() -> None:
-    (row,) = budgets("vjepa2_1_vit_giant_384", Scope(blocks=1, rank=64), [METHODS["lora"]])
+    arch, scope = "vjepa2_1_vit_giant_384", Scope(blocks=1, rank=64)
+    (row,) = budgets(arch, scope, [METHODS["lora"]], count_trainable(arch, METHODS["factorjepa"], scope))
     assert not row.within
     assert row.advice == "set lora_rank: 71 (it is 64)"
     scope = Scope(blocks=1, rank=matching_rank("vjepa2_1_vit_giant_384", METHODS["lora"], Scope(blocks=1), row.budget))
@@ -169,3 +170,25 @@ def test_a_preset_tunes_terms_and_adds_none() -> None:
         resolve(TrainSettings, "nano", ["losses.factr=1"], data="-").resolved_method()
     with pytest.raises(TrainingError, match="injektion"):
         resolve(TrainSettings, "nano", ["predictor.injektion=early"], data="-").resolved_method()
+
+
+@pytest.mark.parametrize("preset", ["nano", "vitg_1b", "vitG_2b"])
+def test_under_every_preset_all_methods_are_different_runs(preset: str) -> None:
+    seen: dict[str, str] = {}
+    for name in METHODS:
+        method = resolve(TrainSettings, preset, data="-", method=name).resolved_method()
+        what = repr(dataclasses.replace(method, name="", title="", why="", family="reference", matched=False, loss_scale=()))
+        assert what not in seen, f"{name} is {seen.get(what)} under {preset}"
+        seen[what] = name
+
+
+def test_coefficients_are_numbers_and_scaled_ones_stay_scaled() -> None:
+    settings = resolve(TrainSettings, "nano", ["losses.factor=1e-3"], data="-", method="half_factor")
+    assert settings.resolved_method().losses.factor == pytest.approx(0.5e-3)
+
+
+def test_the_budget_is_that_of_factorjepa_as_the_settings_make_it() -> None:
+    settings = resolve(TrainSettings, "nano", data="-")
+    wide = resolve(TrainSettings, "nano", ["predictor.ranks=[256,96,64]"], data="-")
+    assert settings.budget("nano") == count_trainable("nano", settings.resolved_method(), settings.scope)
+    assert wide.budget("nano") - settings.budget("nano") == 128 * (128 + 1 + 192 + 256)

@@ -142,10 +142,8 @@ for name in ("pydantic", "av", "cv2", "typer", "rich"):
 def test_the_benchmark_needs_little_and_prints_a_ratio_of_equal_models() -> None:
     pytest.importorskip("transformers")
     words = ["--size", "56", "--runs", "1", "--warmup", "0", "--device", "cpu", "--threads", "1"]
-    code = (
-        BARE
-        + f"import runpy; sys.path.insert(0, {str(BENCHMARK.parent)!r}); sys.argv[1:] = {words!r}; runpy.run_path({str(BENCHMARK)!r}, run_name='__main__')"
-    )
+    start = f"import runpy; sys.path.insert(0, {str(BENCHMARK.parent)!r}); sys.argv[1:] = {words!r}; "
+    code = BARE + start + f"runpy.run_path({str(BENCHMARK)!r}, run_name='__main__')"
     line = json.loads(_python("-c", code).splitlines()[-1])
     assert [row["way"] for row in line["rows"]] == ["transformers", "ours"]
     assert line["largest_difference"] < 1e-4

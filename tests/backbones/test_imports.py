@@ -36,10 +36,8 @@ def test_backbones_and_masks_import_with_torch_and_numpy_alone() -> None:
 
 def test_the_benchmark_prints_a_line_of_json() -> None:
     words = ["--arch", "nano", "--runs", "2", "--warmup", "0", "--context-frames", "4", "--device", "cpu", "--parts"]
-    code = (
-        PREFACE
-        + f"import runpy; sys.path.insert(0, {str(BENCHMARK.parent)!r}); sys.argv[1:] = {words!r}; runpy.run_path({str(BENCHMARK)!r}, run_name='__main__')"
-    )
+    start = f"import runpy; sys.path.insert(0, {str(BENCHMARK.parent)!r}); sys.argv[1:] = {words!r}; "
+    code = PREFACE + start + f"runpy.run_path({str(BENCHMARK)!r}, run_name='__main__')"
     line = json.loads(python("-c", code).splitlines()[-1])
     row = line["rows"][0]
     assert row["way"] == "eager"

@@ -64,7 +64,7 @@ ABLATIONS: tuple[Method, ...] = (
     *(
         FACTORJEPA.variant(
             f"{size}_{term}", f"{factor:g} x lambda_{term}", "how much the coefficient matters",
-            losses=_losses(**{term: factor * getattr(FACTORJEPA.losses, term)}),
+            losses=_losses(**{term: factor * getattr(FACTORJEPA.losses, term)}), loss_scale=((term, factor),),
         )
         for term in _SCALED
         for size, factor in _SIZES.items()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..backbones.spec import BackboneSpec
 from ..predictors import MonolithicOptions
-from .factor import FACTORJEPA
 from .method import Method
 from .prepare import ADAPTERS, Scope, count_trainable
-from .registry import METHODS
 
 TOLERANCE = 0.05
 
@@ -45,17 +43,16 @@ class Budget:
         return not self.method.matched or abs(self.deviation) <= TOLERANCE
 
 
-def budgets(arch: str | BackboneSpec, scope: Scope, methods: list[Method] | None = None) -> list[Budget]:
-    """Every method's count for an architecture."""
-    budget = count_trainable(arch, FACTORJEPA, scope)
+def budgets(arch: str | BackboneSpec, scope: Scope, methods: Sequence[Method], budget: int) -> list[Budget]:
+    """Every method's count for an architecture, beside the budget: FactorJEPA's own count."""
     rows = []
-    for method in methods or list(METHODS.values()):
+    for method in methods:
         row = Budget(method, count_trainable(arch, levelled(arch, method, scope, budget), scope), budget)
         rows.append(row if row.within else dataclasses.replace(row, advice=_advice(arch, row, scope)))
     return rows
 
 
-def levelled(arch: str | BackboneSpec, method: Method, scope: Scope, budget: int | None = None) -> Method:
+def levelled(arch: str | BackboneSpec, method: Method, scope: Scope, budget: int) -> Method:
     """A matched monolithic method, brought within the budget where it lies outside.
 
     One that is too small gets a residual MLP before its head, one that is too large narrower branches: at large scale
@@ -63,7 +60,6 @@ def levelled(arch: str | BackboneSpec, method: Method, scope: Scope, budget: int
     """
     if not method.matched or not isinstance(method.predictor, MonolithicOptions) or method.encoder in ADAPTERS:
         return method
-    budget = budget or count_trainable(arch, FACTORJEPA, scope)
     row = Budget(method, count_trainable(arch, method, scope), budget)
     if row.within:
         return method

@@ -50,6 +50,7 @@ class Method:
     encoder: Encoder = "top"
     predictor_scope: PredictorScope = "all"
     losses: LossWeights = PREDICTION_ONLY
+    loss_scale: tuple[tuple[str, float], ...] = ()  # an ablation's, in `losses` already: also of a preset's values
     stages: tuple[Stage, ...] = WHOLE_RUN
     objective: Literal["future", "released"] = "future"  # released: V-JEPA's own masks and dense loss
     targets: Targets = "aligned"

@@ -93,11 +93,11 @@ def simulate_corpus(
     """
     out = Path(out)
     _refuse_foreign(out)
+    specs = plan.specs()
+    splits = splits_of(plan, specs)  # refused plans leave nothing behind
     with only_writer(out, "simulating"):
         _claim(out, plan)
         remove_partials(out)
-        specs = plan.specs()
-        splits = splits_of(plan, specs)
         jobs = [
             [spec.index for spec in specs[start : start + plan.clips_per_source]]
             for start in range(0, plan.clips, plan.clips_per_source)

@@ -57,7 +57,7 @@ class Subject:
         torch.manual_seed(seed_of("profile", settings.seed) % 2**63)
         backbone = random_backbone(settings.arch, device)
         spec = backbone.spec
-        method = levelled(spec, settings.resolved_method(), settings.scope)
+        method = levelled(spec, settings.resolved_method(), settings.scope, settings.budget(spec))
         tokens = StartTokens(*(torch.randn(_DICTIONARY_TOKENS, spec.dim, device=device) for _ in range(2)))
         backbone.encoder.recompute = settings.recompute
         learner = Learner(backbone, method, settings.scope, settings.momentum, settings.context, settings.seed, tokens)

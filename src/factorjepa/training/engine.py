@@ -119,7 +119,7 @@ class Engine:
         torch.manual_seed(settings.seed)
         backbone = open_backbone(settings.arch, settings.weights, device)
         self._refuse_misfit(backbone)
-        self.method = levelled(backbone.spec, self.method, settings.scope)
+        self.method = levelled(backbone.spec, self.method, settings.scope, settings.budget(backbone.spec))
         self.trunk: Trunk | None = None  # until it is known what trains
         self.learner = self._learner(backbone)
         self.model = Model(self.learner)

@@ -51,7 +51,7 @@ def restore(run: RunDirectory, device: torch.device) -> Restored:
             "it cannot be measured: train it again"
         )
     backbone = open_backbone(settings.arch, settings.weights, device)
-    method = levelled(backbone.spec, settings.resolved_method(), settings.scope)
+    method = levelled(backbone.spec, settings.resolved_method(), settings.scope, settings.budget(backbone.spec))
     if isinstance(method.predictor, FactorizedOptions):  # the checkpoint has the dictionaries
         method = dataclasses.replace(method, predictor=method.predictor.replace(dictionaries="random"))
     scope = dataclasses.replace(settings.scope, chosen=tuple(state["learner"]["chosen"]))

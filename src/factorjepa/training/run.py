@@ -54,7 +54,7 @@ class RunDirectory:
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
-                run._refuse_other(config, layout)
+                run.refuse_other(config, layout)
             else:
                 for name in (METRICS, commands.FILE):
                     (run.folder / name).unlink(missing_ok=True)
@@ -200,7 +200,7 @@ class RunDirectory:
             )
         return step
 
-    def _refuse_other(self, config: str, layout: Sequence[str]) -> None:
+    def refuse_other(self, config: str, layout: Sequence[str]) -> None:
         before, now = yaml.safe_load(self.config), yaml.safe_load(config)
         changed = [key for key in before | now if before.get(key) != now.get(key) and key not in layout]
         if not changed:

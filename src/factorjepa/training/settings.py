@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ..adaptation import Method, method_named
-from ..adaptation.prepare import Scope
+from ..adaptation.factor import FACTORJEPA
+from ..adaptation.prepare import Scope, count_trainable
+from ..backbones.spec import BackboneSpec
 from ..config import Settings
 from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
@@ -19,6 +21,7 @@ from ..words import nearest
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.
 LAYOUT = ("batch", "workers", "memory_gb", "recompute", "compile", "keep", "parallel", "log_to")
+Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
 
@@ -32,7 +35,7 @@ class TrainSettings(Settings):
     method: str = "factorjepa"
     base: str | None = None  # a finished run of `full`, for the methods that are made from one (WiSE-FT)
     predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection
-    losses: dict[str, Any] = Field(default={})  # coefficients to change, where the method has the term: factor=0.2
+    losses: dict[str, Coefficient] = Field(default={})  # coefficients, where the method has the term: factor=0.2
     seed: int = 17
     replication: int = Field(default=0, ge=0)  # which window of each clip
     clips: int | None = Field(default=None, ge=1)  # a stratified subset of this many training clips
@@ -82,6 +85,13 @@ class TrainSettings(Settings):
     def scope(self) -> Scope:
         return Scope(self.trainable_blocks, (), self.lora_rank, self.lora_alpha, self.lora_dropout)
 
+    def budget(self, spec: str | BackboneSpec) -> int:
+        """What FactorJEPA trains under these settings: matched methods are brought level with it."""
+        return count_trainable(spec, self.of_method(FACTORJEPA.name).resolved_method(), self.scope)
+
+    def of_method(self, name: str) -> TrainSettings:
+        return self.model_copy(update={"method": name})
+
     def resolved_method(self) -> Method:
         """The method with this run's changes of predictor options and coefficients."""
         method = method_named(self.method)
@@ -90,7 +100,10 @@ class TrainSettings(Settings):
         if unknown:
             raise TrainingError(f"losses: there is no term {', '.join(unknown)}; terms: {', '.join(terms)}")
         # A preset serves every method: it tunes a term, it does not switch one on that the method is defined without.
-        losses = {term: value for term, value in self.losses.items() if getattr(method.losses, term)}
+        scale = dict(method.loss_scale)
+        losses: dict[str, Any] = {
+            term: value * scale.get(term, 1.0) for term, value in self.losses.items() if getattr(method.losses, term)
+        }
         # Nor does it change a predictor's kind: what only the other kind has is left out.
         kinds = (FactorizedOptions, MonolithicOptions)
         others = {field.name for kind in kinds for field in dataclasses.fields(kind)}

@@ -7,21 +7,26 @@ other: finished ones are left as they are, interrupted ones go on.
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import torch
 
 from ..commands import carry_out, command
+from ..config import dump
 from ..errors import TrainingError
 from ..workers import begin_worker
 from .engine import Engine
 from .run import METRICS, RunDirectory
-from .settings import TrainSettings
+from .settings import LAYOUT, TrainSettings
+
+log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between looks at the runs' records
 
@@ -56,6 +61,10 @@ def train_all(
             progress(made, total)
         told = made
 
+    for job in jobs:
+        run = RunDirectory(job.out)
+        if run.steps():
+            run.refuse_other(dump(job.settings), LAYOUT)
     for made_from_others in (False, True):  # WiSE-FT is made from finished runs
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
         if workers <= 1:
@@ -67,7 +76,9 @@ def train_all(
 
 
 def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell: Callable[[], None]) -> None:
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(command(),))
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(command(), stop))
     try:
         running: set[Future[None]] = {pool.submit(_train, job, str(device)) for job in left}
         while running:
@@ -76,21 +87,37 @@ def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell:
                 one.result()
             tell()
     except BrokenProcessPool:
+        stop.set()
         raise TrainingError(
             "a training process was killed (out of memory?); its last checkpoint is sound: run the same command again"
         ) from None
+    except BaseException:  # Ctrl-C too
+        log.warning("stopping: every run finishes its update and saves; the same command goes on from there")
+        stop.set()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(line: str) -> None:
+_stop: Event | None = None  # of a worker: set when all are to save and end
+
+
+def _begin(line: str, stop: Event) -> None:
+    global _stop
     begin_worker()
     carry_out(line)
+    _stop = stop
     torch.set_num_threads(1)
 
 
 def _train(job: Job, device: str) -> None:
-    Engine(job.settings, torch.device(device)).run(job.out, resume=bool(RunDirectory(job.out).steps()))
+    engine = Engine(job.settings, torch.device(device))
+
+    def look(step: int, steps: int, text: str) -> None:
+        if _stop is not None and _stop.is_set():
+            engine.stop()
+
+    engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
 
 
 def _updates_made(out: Path) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal import console, counting
-from ..words import counted
 from .comparison import compare
 from .data import simulate
 from .diagnostics import evaluate
@@ -36,7 +35,9 @@ def study(
     from ..config import resolve
     from ..study import StudySettings
 
-    run_study(resolve(StudySettings, preset, overrides or []), out, until)
+    page = run_study(resolve(StudySettings, preset, overrides or []), out, until)
+    if page is not None:
+        console.print(f"Open {page}", highlight=False, soft_wrap=True)
 
 
 def demo(
@@ -74,14 +75,14 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
 
     if until not in STAGES:
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
-    dense, scores = out / settings.world, out / "scores"
+    settings.check()
+    dense, scores = out / settings.corpus, out / "scores"
     jobs = settings.jobs(dense, out / "runs")
-    runs = [job.out for job in jobs]
+    runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
     for number, stage in enumerate(STAGES[: STAGES.index(until) + 1], start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
-            "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; "
-            f"{counted(len(settings.seeds), 'seed')} {', '.join(map(str, settings.seeds))}",
+            "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; seeds {seeds}",
             "evaluate": "Measure them on streets that they have not seen", "compare": "Compare", "report": "Report",
         }[stage]  # fmt: skip
         console.rule(f"[bold]{number}/{len(STAGES)}  {what}", align="left", style="dim")

@@ -110,12 +110,14 @@ def budget(
     from rich import box
     from rich.table import Table
 
+    from ..adaptation import METHODS
     from ..adaptation.budget import PAPER, budgets
     from ..config import resolve
     from ..training.settings import PRESET_OF, TrainSettings
 
     settings = resolve(TrainSettings, preset or PRESET_OF.get(arch, "nano"), data="-", arch=arch)
-    rows = budgets(arch, settings.scope)
+    methods = [settings.of_method(name).resolved_method() for name in METHODS]
+    rows = budgets(arch, settings.scope, methods, settings.budget(arch))
     table = Table(box=box.SIMPLE, pad_edge=False, title=f"{arch}: trainable parameters, millions", title_justify="left")
     for heading in ("method", "counted", "of FactorJEPA's", "paper", ""):
         table.add_column(heading, justify="right" if heading not in ("method", "") else "left")

@@ -177,7 +177,9 @@ def test_under_every_preset_all_methods_are_different_runs(preset: str) -> None:
     seen: dict[str, str] = {}
     for name in METHODS:
         method = resolve(TrainSettings, preset, data="-", method=name).resolved_method()
-        what = repr(dataclasses.replace(method, name="", title="", why="", family="reference", matched=False, loss_scale=()))
+        what = repr(
+            dataclasses.replace(method, name="", title="", why="", family="reference", matched=False, loss_scale=())
+        )
         assert what not in seen, f"{name} is {seen.get(what)} under {preset}"
         seen[what] = name
 

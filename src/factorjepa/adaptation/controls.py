@@ -15,7 +15,7 @@ SUPERVISED = Method(
     family="control",
     why="the same supervision and curriculum without the factorization: heads read the pooled hidden states",
     predictor=MonolithicOptions(factor_heads=True),
-    losses=LossWeights(visibility=0.0, separation=0.0, sparsity=0.0),
+    losses=LossWeights(visibility=0.0, separation=0.0, sparsity=0.0),  # without gates, channels and edges to act on
     stages=CURRICULUM,
     matched=True,
 )

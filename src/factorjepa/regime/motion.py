@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from .scene import Array, Bools, Scene
 
-_SLOW = 0.01  # units per second; whoever is slower has no direction
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -59,13 +57,17 @@ def gaps(scene: Scene, steps: Steps, truncated_O: Bools, longest: float) -> Bool
     return flags_O
 
 
-def consistency(steps: Steps) -> Array:
-    """Cosine of each two consecutive velocities of a track, where both have a direction."""
+def consistency(scene: Scene, steps: Steps) -> tuple[float, float]:
+    """How far each two consecutive displacements of a track in the picture agree: sum of products, sum of lengths.
+
+    Their ratio is a cosine in which long displacements count more: short ones are mostly rounding. The camera's motion
+    is part of it, because it must be lost with the order of frames as well.
+    """
+    way_S2 = scene.centre_O2[steps.after_S] - scene.centre_O2[steps.before_S]
     follow = steps.after_S[:-1] == steps.before_S[1:]
-    one, other = steps.velocity_S2[:-1][follow], steps.velocity_S2[1:][follow]
-    speed_one, speed_other = np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1)
-    clear = (speed_one > _SLOW) & (speed_other > _SLOW)
-    return np.asarray((one * other).sum(1)[clear] / (speed_one * speed_other)[clear])
+    one, other = way_S2[:-1][follow], way_S2[1:][follow]
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return float((one * other).sum()), float(lengths.sum())
 
 
 def contiguity(scene: Scene, steps: Steps) -> tuple[int, int]:

@@ -142,9 +142,7 @@ def test_padding_around_the_valid_picture_changes_nothing(agents: list[Agent], l
     moved = [dataclasses.replace(a, box=(a.box[0] + left, a.box[1] + top, a.box[2] + left, a.box[3] + top))
              for a in agents]  # fmt: skip
     padded = scene(moved, 3, size=(200, 200), valid=(left, top, left + 100, top + 100))
-    np.testing.assert_allclose(
-        frame_measures(padded, T), frame_measures(scene(agents, 3), T), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(frame_measures(padded, T), frame_measures(scene(agents, 3), T), rtol=1e-6, atol=1e-9)
 
 
 @settings(max_examples=60, deadline=None)

@@ -100,7 +100,7 @@ def edges(frame_O: Ints, centre_O2: Array, velocity_O2: Array, thresholds: Thres
         time = -np.einsum("pd,pd->p", r, w) / (np.einsum("pd,pd->p", w, w) + _EPSILON)
         miss = r + time[:, None] * w
         meets |= (time > 0) & (time <= soon) & (np.einsum("pd,pd->p", miss, miss) <= close**2)
-    return frame_O[first[meets]]
+    return np.asarray(frame_O[first[meets]])
 
 
 def frame_measures(scene: Scene, thresholds: Thresholds) -> Array:

@@ -101,7 +101,9 @@ def design(
         raise RegimeError(f"nothing to match: {len(clips_A)} and {len(clips_B)} clips; choose other capture modes")
     known = present(clips_A) & present(clips_B) & (everywhere if everywhere is not None else set(FIELDS))
     if fields is not None and (unknown := [field for field in fields if field not in known]):
-        raise RegimeError(f"cannot match on {', '.join(unknown)}: not every clip has it. Fields: {', '.join(sorted(known))}")
+        raise RegimeError(
+            f"cannot match on {', '.join(unknown)}: not every clip has it. Fields: {', '.join(sorted(known))}"
+        )
     usable = tuple(fields) if fields is not None else tuple(field for field in FIELDS if field in known)
     wanted = LEAST_MATCHED * min(len(clips_A), len(clips_B))
     chosen = usable

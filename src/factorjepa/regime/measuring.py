@@ -8,11 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
+from ..corpus.access import ClipSet, Corpus
 from ..corpus.manifest import Clip, Manifest
 from ..corpus.splits import Split
 from ..corpus.store import TRUTH, open_store, sidecar_path
 from ..errors import RegimeError
 from ..teacher.cache import HEADER, PacketCache, Packets, corpus_identity
+from ..teacher.teacher import clips_of
 from ..world import ClipTruth
 from .axes import NAMES, OF_CLASSES, frame_measures
 from .controls import Control, Pool, motion_structure, pool_of, spatially_permuted, temporally_permuted
@@ -58,16 +60,13 @@ class TeacherMeasurer:
     """Packets of the frozen teacher. It tells no superclasses, so heterogeneity is unavailable."""
 
     kind = "teacher"
-    unavailable = OF_CLASSES
+    unavailable: tuple[str, ...] = OF_CLASSES
 
     def __init__(self, folder: Path, packets: Path, replication: int = 0) -> None:
-        from ..corpus.access import Corpus
-        from ..teacher.teacher import clips_of
-
         cache, corpus = PacketCache.open(packets), Corpus.open(folder)
         present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
         self.name = f"{cache.teacher}; settings {cache.settings.digest()}"
-        self._packets: dict[Split, Packets[object]] = {  # type: ignore[type-var]
+        self._packets: dict[Split, Packets[ClipSet]] = {
             split: cache.packets(clips_of(corpus, split), replication) for split in present
         }
 
@@ -101,7 +100,12 @@ def measure_corpus(
     about = About(measurer.kind, measurer.name, thresholds.model_dump(mode="json"), names, measurer.unavailable,
                   corpus_identity(manifest))  # fmt: skip
     return RegimeTable(
-        tuple(clip.clip_id for clip in manifest), totals_CVM, terms_CVM, np.array(frames, np.int64), tuple(domain), about
+        tuple(clip.clip_id for clip in manifest),
+        totals_CVM,
+        terms_CVM,
+        np.array(frames, np.int64),
+        tuple(domain),
+        about,
     )
 
 

@@ -76,6 +76,6 @@ def refuse_incomparable(populations: Collection[Population]) -> None:
             one, two = getattr(first.table.about, field), getattr(other.table.about, field)
             if one != two:
                 raise RegimeError(
-                    f"{first.name} was {word} {one}, {other.name} {two}: the protocol must be the same for all. Measure "
-                    "them again alike"
+                    f"{first.name} was {word} {one}, {other.name} {two}: the protocol must be the same for "
+                    "all. Measure them again alike"
                 )

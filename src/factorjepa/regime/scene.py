@@ -104,8 +104,7 @@ class Scene:
         slot_O = slot_O[slot_O >= 0]
         order_O = np.argsort(slot_O, kind="stable")
         changes: dict[str, Any] = {
-            name: getattr(chosen, name)[order_O]
-            for name in ("track_O", "confidence_O", "box_O4", "area_O", "drift_O2")
+            name: getattr(chosen, name)[order_O] for name in ("track_O", "confidence_O", "box_O4", "area_O", "drift_O2")
         }
         if chosen.superclass_O is not None:
             changes["superclass_O"] = chosen.superclass_O[order_O]
@@ -129,7 +128,7 @@ class DisjointMasks:
     frames: int
 
     def union(self, kept_O: Bools) -> Array:
-        return np.bincount(self.frame_O[kept_O], self.area_O[kept_O], minlength=self.frames)
+        return np.asarray(np.bincount(self.frame_O[kept_O], self.area_O[kept_O], minlength=self.frames), np.float64)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..teacher.packet import Packet
 from ..video import frame_index
 from ..world import ClipTruth
 from ..world.taxonomy import KINDS, SUPERCLASSES
-from .scene import Array, Bools, DisjointMasks, Scene
+from .scene import Array, Bools, DisjointMasks, Ints, Scene
 
 
 def scene_of_truth(truth: ClipTruth, fps: float) -> Scene:
@@ -65,7 +66,7 @@ class PacketMasks:
     """The teacher's masks, which may overlap."""
 
     packet: Packet
-    order_O: np.ndarray[tuple[int], np.dtype[np.intp]]
+    order_O: NDArray[np.intp]
 
     def union(self, kept_O: Bools) -> Array:
         chosen_R = np.zeros(len(self.order_O), bool)
@@ -74,7 +75,7 @@ class PacketMasks:
         covered_Tss = np.zeros((self.packet.frames, side, side), bool)
         for region, where, mask in self.packet.region_masks(chosen_R):
             covered_Tss[(int(self.packet.region_frame[region]), *where)] |= mask
-        return covered_Tss.sum((1, 2)).astype(np.float64)
+        return np.asarray(covered_Tss.sum((1, 2)), np.float64)
 
 
 def _mask_areas(packet: Packet) -> Array:
@@ -83,10 +84,11 @@ def _mask_areas(packet: Packet) -> Array:
     starts = np.cumsum(counts) - counts
     within = np.arange(len(packet.runs)) - np.repeat(starts, counts)
     filled = np.where(within % 2 == 1, packet.runs, 0).astype(np.float64)
-    return np.bincount(np.repeat(np.arange(len(counts)), counts), filled, minlength=len(counts))
+    summed = np.bincount(np.repeat(np.arange(len(counts)), counts), filled, minlength=len(counts))
+    return np.asarray(summed, np.float64)
 
 
-def _drift(centre_O2: Array, frame_O: np.ndarray[tuple[int], np.dtype[np.int64]], times_T: Array, chain: Array) -> Array:
+def _drift(centre_O2: Array, frame_O: Ints, times_T: Array, chain: Array) -> Array:
     """How fast a static point here would move, from where it lay one frame before; 0 in the first frame."""
     back_T33 = np.tile(np.eye(3), (len(times_T), 1, 1))
     back_T33[1:] = chain[:-1] @ np.linalg.inv(chain[1:].astype(np.float64))

@@ -68,7 +68,9 @@ class RegimeTable:
         columns = {"clip_id": pa.array(self.clip_ids, pa.string()), "frames": pa.array(self.frames_C)}
         for name, values in flat.items():
             columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
-        table = pa.table(columns).replace_schema_metadata({_ABOUT: json.dumps({"format": FORMAT, **asdict(self.about)})})
+        table = pa.table(columns).replace_schema_metadata(
+            {_ABOUT: json.dumps({"format": FORMAT, **asdict(self.about)})}
+        )
         write_atomic(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
         return path
 
@@ -80,7 +82,8 @@ class RegimeTable:
             told = json.loads(table.schema.metadata[_ABOUT])
             if told.pop("format") != FORMAT:
                 raise RegimeError(f"{path}: was written by another version; run factorjepa regime measure again")
-            about = About(**{key: tuple(v) if isinstance(v, list) else v for key, v in told.items()})
+            values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
+            about = About(**values)
             shape = (table.num_rows, len(about.variants), len(COLUMNS))
             totals, terms = (_flat(table, name).reshape(shape) for name in ("totals", "terms"))
             counted = _flat(table, "domain").reshape(-1, len(COUNTS) + BINS)

@@ -14,7 +14,7 @@ from ..storage import write_atomic
 
 _TITLES = {"count": "Agent count density (agents per frame)", "occupancy": "Agent occupancy (% of valid area)"}
 _FIRST, _OTHER, _INK, _FAINT = "#1f5fa8", "#8a8f98", "#22262b", "#d9dce1"
-_STYLE = {
+_STYLE: Any = {
     "font.family": "sans-serif", "font.size": 8.5, "axes.spines.top": False, "axes.spines.right": False,
     "axes.spines.left": False, "axes.edgecolor": _FAINT, "text.color": _INK, "axes.labelcolor": _INK,
     "xtick.color": _INK, "ytick.color": _INK, "svg.hashsalt": "factorjepa",
@@ -49,7 +49,12 @@ def _drawn(comparison: RegimeComparison, kind: str) -> bytes:
                 if measure != SCENE_MEASURES[0]:
                     axes.set_yticklabels([])
         figure.subplots_adjust(
-            left=0.19, right=0.97, top=1 - 0.62 / height, bottom=0.42 / height, wspace=0.1, hspace=1.15 * len(lines) / height
+            left=0.19,
+            right=0.97,
+            top=1 - 0.62 / height,
+            bottom=0.42 / height,
+            wspace=0.1,
+            hspace=1.15 * len(lines) / height,
         )
         buffer = io.BytesIO()
         dated = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
@@ -91,4 +96,6 @@ def _dot(axes: Any, estimate: Estimate, colour: str, place: float, offset: float
     if math.isfinite(estimate.low):
         axes.plot([estimate.low * scale, estimate.high * scale], [place + offset] * 2, color=colour, linewidth=1.1,
                   zorder=2)  # fmt: skip
-    axes.plot(estimate.value * scale, place + offset, "o", color=colour, markersize=5, markeredgecolor="white", zorder=3)
+    axes.plot(
+        estimate.value * scale, place + offset, "o", color=colour, markersize=5, markeredgecolor="white", zorder=3
+    )

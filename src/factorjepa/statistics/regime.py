@@ -21,6 +21,7 @@ from ..regime.controls import EXPECTED
 from ..regime.estimate import matched_means, means_by_scene, offers
 from ..regime.matching import CALIPER, COVARIATES, Design, Matched, design, match, present
 from ..regime.population import Population, refuse_incomparable
+from ..regime.scene import Ints
 from ..regime.settings import PRIMARY
 from ..regime.table import COLUMNS
 from ..seeding import seed_of
@@ -44,11 +45,18 @@ from .verdict import LEAST_CITIES, UNTESTABLE
 STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
 SCENE_MEASURES = ("count", "occupancy")  # the paper's table
 EQUAL_STRATUM = "equal-stratum mean"
-_EPSILON = 1e-6  # of the ratio
+_EPSILON = 1e-3  # of the ratio: a reference with next to nothing does not make it infinite
 _ATTENUATED = 0.05  # least relative loss under a control
 _SAME = 1e-9
 
 Progress = Callable[[int, int], object]
+
+_CONTRASTS: dict[str, Callable[[Array], Array]] = {  # of means [..., 2]
+    "first": lambda means: means[..., 0],
+    "other": lambda means: means[..., 1],
+    "difference": lambda means: means[..., 0] - means[..., 1],
+    "ratio": lambda means: (means[..., 0] + _EPSILON) / (means[..., 1] + _EPSILON),
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class _Pairing:
         assert first.table.about.variants[0] == PRIMARY
         self.whole = self.matched(*(np.ones(one.sources, np.int64) for one in self.both))
 
-    def matched(self, *drawn: Any, made: Design | None = None) -> tuple[Matched, tuple[Array, Array]]:
+    def matched(self, *drawn: Any, made: Design | None = None) -> tuple[Matched, tuple[Ints, Ints]]:
         """The pairs among the drawn sources, and the group of every pair's clip in both corpora."""
         offered = [offers(one.source_C, counts) for one, counts in zip(self.both, drawn, strict=True)]
         found = match(made or self.made, offered[0][0], offered[1][0])
@@ -134,10 +142,10 @@ class _Pairing:
         """[M] of the whole corpora, with other sums or another matching."""
         everyone = (np.ones(one.sources, np.int64) for one in self.both)
         found, groups = self.whole if made is None else self.matched(*everyone, made=made)
-        means = [
-            matched_means(*(values[rows] for values in sums(one)), group)
-            for one, rows, group in zip(self.both, (found.row_A, found.row_B), groups, strict=True)
-        ]
+        means = []
+        for one, rows, group in zip(self.both, (found.row_A, found.row_B), groups, strict=True):
+            totals, terms = sums(one)
+            means.append(matched_means(totals[rows], terms[rows], group))
         return np.asarray(means[0] - means[1])
 
 
@@ -155,7 +163,6 @@ class _Found:
 
 
 def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | None, before: int, total: int) -> _Found:
-    first, reference = pairing.both
     seeds = [seed_of(settings.seed, "regime", side) % 2**63 for side in ("first", "reference")]
     counts = [
         hierarchical_counts(hierarchy, settings.replicates, seed)
@@ -198,9 +205,8 @@ def _measure_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) ->
         scale = float(np.abs(found.means_2M[:, column]).max())
         row = MeasureRow(
             reference.name, measure.name, measure.title, measure.axis, str(measure.domain), measure.unit,
-            cells["first"], cells["other"], effect, cells["ratio"],
-            *(_eligible(pairing, side, column) for side in (0, 1)),
-            p_value(effect.value, replicates, scale), float("nan"), "",
+            cells["first"], cells["other"], effect, cells["ratio"], _eligible(pairing, 0, column),
+            _eligible(pairing, 1, column), p_value(effect.value, replicates, scale), float("nan"), "",
         )  # fmt: skip
         if measure.name in unavailable:
             row.verdict = UNAVAILABLE
@@ -219,13 +225,9 @@ def _contrasted(means_2: Array, means_B2: Array, jacks: Sequence[Array], confide
     """Both means, their difference and their ratio, with BCa intervals."""
     scale = float(np.abs(means_2).max())
     found = {}
-    for name, (of, size) in {
-        "first": (lambda v: v[..., 0], 0.0),
-        "other": (lambda v: v[..., 1], 0.0),
-        "difference": (lambda v: v[..., 0] - v[..., 1], scale),
-        "ratio": (lambda v: (v[..., 0] + _EPSILON) / (v[..., 1] + _EPSILON), 0.0),
-    }.items():
+    for name, of in _CONTRASTS.items():
         value = float(of(means_2))
+        size = scale if name == "difference" else 0.0
         its = bca(value, of(means_B2), [of(jack) for jack in jacks], confidence, size)
         found[name] = Estimate(value, its.low, its.high, its.kind, its.note)
     return found
@@ -261,9 +263,7 @@ def _equal_stratum(pairing: _Pairing) -> Array:
     means = []
     for one, rows, group in zip(pairing.both, (found.row_A, found.row_B), groups, strict=True):
         scene = one.scenes(pairing.scenes)[rows]
-        by_scene = means_by_scene(
-            one.totals_CVM[rows, 0], one.terms_CVM[rows, 0], group, scene, len(pairing.scenes)
-        )
+        by_scene = means_by_scene(one.totals_CVM[rows, 0], one.terms_CVM[rows, 0], group, scene, len(pairing.scenes))
         means.append(by_scene)
     both = np.isfinite(means[0]) & np.isfinite(means[1])
     difference = np.where(both, means[0] - means[1], 0.0).sum(0)
@@ -357,7 +357,7 @@ def _over_scenes(values: Array, shared: Sequence[int]) -> Array:
 
 
 def _balance(pairing: _Pairing) -> BalanceRow:
-    (found, groups), made, (first, reference) = pairing.whole, pairing.made, pairing.both
+    (found, groups), made, reference = pairing.whole, pairing.made, pairing.both[1]
     pairs = len(found.row_A)
     clusters = [
         len(np.unique(one.cluster_V[one.source_C[rows]]))
@@ -394,7 +394,9 @@ def _controls(one: Population) -> list[ControlRow]:
                 continue
             before, after = mean(PRIMARY, measure), mean(expected.control, measure)
             loses = measure in expected.attenuates
-            passed = before - after >= _ATTENUATED * abs(before) if loses else abs(after - before) <= _SAME * abs(before)
+            passed = (
+                before - after >= _ATTENUATED * abs(before) if loses else abs(after - before) <= _SAME * abs(before)
+            )
             must = "attenuate" if loses else "stay"
             rows.append(ControlRow(one.name, str(expected.control), measure, must, before, after, bool(passed)))
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -14,6 +14,7 @@ from .teacher import TARGETS
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..regime.population import Cluster
     from ..regime.settings import Thresholds
     from ..regime.table import RegimeTable
     from ..statistics.regime_rows import Estimate, RegimeComparison
@@ -110,13 +111,10 @@ def compare(
     from ..statistics.regime import RegimeSettings, compare_regimes
 
     thresholds, corpora = resolve(Thresholds, preset, overrides or []), [first, *references]
-    populations = [
-        Population.of(
-            name, Manifest.read(folder), _measured(folder, by, None, folder / REGIME, thresholds), mode or ["drive"],
-            drawn_first,
-        )  # fmt: skip
-        for folder, name, drawn_first in zip(corpora, _names(corpora), _clusters(clusters, len(corpora)), strict=True)
-    ]
+    populations = []
+    for folder, name, drawn_first in zip(corpora, _names(corpora), _clusters(clusters, len(corpora)), strict=True):
+        table = _measured(folder, by, None, folder / REGIME, thresholds)
+        populations.append(Population.of(name, Manifest.read(folder), table, mode or ["drive"], drawn_first))
     settings = RegimeSettings(
         replicates, seed, fields=tuple(match_on) if match_on is not None else None, caliper=caliper
     )
@@ -145,7 +143,7 @@ def _names(corpora: list[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in corpora]
 
 
-def _clusters(text: str, count: int) -> list[str]:
+def _clusters(text: str, count: int) -> list[Cluster]:
     from typing import get_args
 
     from ..errors import ConfigError
@@ -155,7 +153,7 @@ def _clusters(text: str, count: int) -> list[str]:
     chosen = chosen * count if len(chosen) == 1 else chosen
     if len(chosen) != count or any(word not in get_args(Cluster) for word in chosen):
         raise ConfigError(f"--clusters {text}: give one of {', '.join(get_args(Cluster))} for all, or one per corpus")
-    return chosen
+    return cast("list[Cluster]", chosen)
 
 
 def _show(found: RegimeComparison) -> None:
@@ -202,17 +200,18 @@ def _axes_table(found: RegimeComparison, reference: str) -> Table:
 
 def _scene_table(found: RegimeComparison, reference: str) -> Table:
     table = _table(f"Scene-matched density and occupancy: {found.first} against {reference}")
-    table.add_column("scene")
-    table.add_column("pairs", justify="right")
+    table.add_column("scene (pairs)", min_width=13)
     for measure in ("agents", "% area"):
         for heading in (reference, found.first, "ratio"):
             table.add_column(f"{heading}\n{measure}", justify="right", no_wrap=True)
     rows = [row for row in found.scenes if row.reference == reference]
     for scene in dict.fromkeys(row.scene for row in rows):
-        count, occupancy = (next(r for r in rows if r.scene == scene and r.measure == m) for m in ("count", "occupancy"))
+        count, occupancy = (
+            next(r for r in rows if r.scene == scene and r.measure == m) for m in ("count", "occupancy")
+        )
         cells = [_cell(count.other), _cell(count.first), f"{count.ratio.value:.2f}x", _cell(occupancy.other, scale=100),
                  _cell(occupancy.first, scale=100), f"{occupancy.ratio.value:.2f}x"]  # fmt: skip
-        table.add_row(scene, str(count.pairs), *cells)
+        table.add_row(f"{scene} ({count.pairs})", *cells)
     return table
 
 
@@ -222,8 +221,8 @@ def _controls_table(found: RegimeComparison) -> Table:
         table.add_column(column, justify="right" if column in ("measured", "under control") else "left")
     for row in found.controls:
         passed = "[green]passed[/]" if row.passed else "[red]failed[/]"
-        table.add_row(row.corpus, row.control.split()[0], row.measure, row.must, f"{row.measured:.3f}", f"{row.under_control:.3f}",
-                      passed)  # fmt: skip
+        numbers = f"{row.measured:.3f}", f"{row.under_control:.3f}"
+        table.add_row(row.corpus, row.control.split()[0], row.measure, row.must, *numbers, passed)
     return table
 
 
@@ -238,8 +237,8 @@ def _corpus_table(corpus: Path, measured: RegimeTable) -> Table:
     modes = [clip.capture_mode for clip in Manifest.read(corpus)]
     totals, terms = measured.variant(PRIMARY)
     table = _table(f"{corpus}: measured by {measured.about.measured_by}")
-    for column in ("measure", "over", "all", *sorted(set(modes)), "eligible"):
-        table.add_column(column, justify="left" if column in ("measure", "over") else "right")
+    for heading in ("measure", "over", "all", *sorted(set(modes)), "eligible"):
+        table.add_column(heading, justify="left" if heading in ("measure", "over") else "right")
     for column, one in enumerate(MEASURES):
         groups = [np.ones(len(modes), bool), *(np.array([m == mode for m in modes]) for mode in sorted(set(modes)))]
         cells = [_number(totals[g, column].sum() / terms[g, column].sum()) if terms[g, column].sum() else "-"
@@ -262,7 +261,7 @@ def _domain_table(measured: RegimeTable) -> Table:
 def _cell(estimate: Estimate, sign: str = "", scale: float = 1.0) -> str:
     if isnan(estimate.value):
         return "no value"
-    interval = "no interval" if isnan(estimate.low) else f"{estimate.low * scale:.2f} {estimate.high * scale:.2f}"
+    interval = "-" if isnan(estimate.low) else f"{estimate.low * scale:.2f} {estimate.high * scale:.2f}"
     return f"{estimate.value * scale:{sign}.2f}\n[dim]{interval}[/]"
 
 

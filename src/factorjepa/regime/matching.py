@@ -25,7 +25,7 @@ FIELDS = ("capture_mode", "scene_type", "illumination", "weather", "road_context
 COVARIATES = ("duration", "valid support", "aspect ratio", "resolution", "frame rate")
 BALANCED = 0.1  # |SMD| of the matched population stays below, for every covariate
 LEAST_MATCHED = 0.5  # of the smaller corpus: with fewer, the strata are too fine for these corpora
-CALIPER = 0.25  # standard deviations by which a covariate of a pair may differ
+CALIPER = 0.25  # standard deviations by which a covariate of a pair may differ, at most
 _FORBIDDEN = 1e6
 
 
@@ -36,9 +36,19 @@ class Stratum:
     name: tuple[str, ...]
     rows_A: Ints
     rows_B: Ints
-    cost_AB: Array  # squared distance; _FORBIDDEN beyond a caliper
     z_A: Array  # [A, Z] standardised
     z_B: Array
+    caliper: float
+    cost_AB: Array  # squared distance; _FORBIDDEN beyond the caliper
+
+    @classmethod
+    def of(cls, name: tuple[str, ...], rows_A: Ints, rows_B: Ints, z_A: Array, z_B: Array, caliper: float) -> Stratum:
+        apart_ABZ = z_A[:, None] - z_B[None]
+        allowed = (np.abs(apart_ABZ) <= caliper).all(-1)
+        return cls(name, rows_A, rows_B, z_A, z_B, caliper, np.where(allowed, (apart_ABZ**2).sum(-1), _FORBIDDEN))
+
+    def within(self, caliper: float) -> Stratum:
+        return self.of(self.name, self.rows_A, self.rows_B, self.z_A, self.z_B, caliper)
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,11 @@ class Design:
     before_Z: Array  # SMD of all candidates
     caliper: float
     candidates: tuple[int, int]
-    dropped: int = 0  # strata outside the common support: with them the matched clips would not be balanced
+
+    @property
+    def narrowed(self) -> int:
+        """Strata whose caliper was narrowed for the sake of balance."""
+        return sum(stratum.caliper < self.caliper for stratum in self.strata)
 
 
 @dataclass(frozen=True)
@@ -150,24 +164,29 @@ def match(made: Design, offered_A: Ints, offered_B: Ints) -> Matched:
 
 
 def _common_support(made: Design) -> Design:
-    """The design with the strata that keep max |SMD| < `BALANCED`.
+    """The design with calipers under which the matched clips keep max |SMD| < `BALANCED`.
 
-    The stratum that disturbs the matched population most goes first. Decided once, on whole corpora; what is drawn
-    later is matched within these strata.
+    The stratum that disturbs most gets a narrower caliper, until all are balanced: within `BALANCED` they are by
+    themselves. Decided once, on whole corpora; what is drawn later is matched under these calipers.
     """
-    found = match(made, *(np.arange(count) for count in made.candidates))
-    kept = [number for number in range(len(made.strata)) if (found.stratum_P == number).any()]
-    matched = len(kept)
-    sums = {number: found.apart_PZ[found.stratum_P == number].sum(0) for number in kept}
-    sizes = {number: int((found.stratum_P == number).sum()) for number in kept}
-    while kept:
-        total, size = np.sum([sums[number] for number in kept], axis=0), sum(sizes[number] for number in kept)
-        if np.abs(total / size).max() < BALANCED:
+    strata = list(made.strata)
+    while True:
+        made = dataclasses.replace(made, strata=tuple(strata))
+        found = match(made, *(np.arange(count) for count in made.candidates))
+        if not len(found.row_A) or np.abs(found.after_Z).max() < BALANCED:
             break
-        worst = [np.abs((total - sums[number]) / max(size - sizes[number], 1)).max() for number in kept]
-        kept.pop(int(np.argmin(worst)))
-    strata = tuple(made.strata[number] for number in kept)
-    return dataclasses.replace(made, strata=strata, dropped=matched - len(kept))
+        total, pairs = found.apart_PZ.sum(0), len(found.row_A)
+        wide = [number for number in np.unique(found.stratum_P).tolist() if strata[number].caliper >= BALANCED]
+        without = []
+        for number in wide:
+            its = found.stratum_P == number
+            rest = (total - found.apart_PZ[its].sum(0)) / max(pairs - int(its.sum()), 1)
+            without.append(np.abs(rest).max())
+        worst = wide[int(np.argmin(without))]
+        strata[worst] = strata[worst].within(strata[worst].caliper / 2)
+    there = set(np.unique(found.stratum_P).tolist())
+    kept = tuple(stratum for number, stratum in enumerate(strata) if number in there)
+    return dataclasses.replace(made, strata=kept)
 
 
 def standardised_differences(values_A: Array, values_B: Array, spread_Z: Array) -> Array:
@@ -199,10 +218,7 @@ def _design(
     strata = []
     for name in sorted(rows_A.keys() & rows_B.keys()):
         a, b = np.array(rows_A[name]), np.array(rows_B[name])
-        difference = z_A[a][:, None] - z_B[b][None]
-        allowed = (np.abs(difference) <= caliper).all(-1)
-        cost = np.where(allowed, (difference**2).sum(-1), _FORBIDDEN)
-        strata.append(Stratum(name, a, b, cost, z_A[a], z_B[b]))
+        strata.append(Stratum.of(name, a, b, z_A[a], z_B[b], caliper))
     return Design(
         fields, tuple(f for f in usable if f not in fields), tuple(f for f in FIELDS if f not in known), tuple(strata),
         before_Z, caliper, (len(clips_A), len(clips_B)),

@@ -43,13 +43,14 @@ def _drawn(comparison: RegimeComparison, kind: str) -> bytes:
         figure = Figure(figsize=(8.0, height), facecolor="white")
         grid = figure.subplots(len(lines), 2, squeeze=False, gridspec_kw={"height_ratios": heights})
         for line, (reference, rows) in enumerate(by_reference.items()):
+            order = _order(rows)
             for axes, measure in zip(grid[line], SCENE_MEASURES, strict=True):
-                its = [row for row in rows if row.measure == measure]
-                _panel(axes, its, measure, comparison.first, reference)
+                its = {row.scene: row for row in rows if row.measure == measure}
+                _panel(axes, [its[scene] for scene in order], measure, comparison.first, reference)
                 if measure != SCENE_MEASURES[0]:
                     axes.set_yticklabels([])
         figure.subplots_adjust(
-            left=0.19,
+            left=0.215,
             right=0.97,
             top=1 - 0.62 / height,
             bottom=0.42 / height,
@@ -62,11 +63,16 @@ def _drawn(comparison: RegimeComparison, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _panel(axes: Any, rows: list[SceneRow], measure: str, first: str, reference: str) -> None:
+def _order(rows: list[SceneRow]) -> list[str]:
+    """Scenes from below: the mean over strata, then by how far the counts differ; the same in both panels."""
+    counts = [row for row in rows if row.measure == SCENE_MEASURES[0]]
+    strata = sorted((row for row in counts if row.scene != EQUAL_STRATUM), key=lambda row: row.difference.value)
+    return [EQUAL_STRATUM, *(row.scene for row in strata)]
+
+
+def _panel(axes: Any, ordered: list[SceneRow], measure: str, first: str, reference: str) -> None:
     """Dots with intervals; a thin line joins the two of a scene, and the ratio stands at the right."""
     scale = 100.0 if measure == "occupancy" else 1.0
-    strata = sorted((row for row in rows if row.scene != EQUAL_STRATUM), key=lambda row: row.difference.value)
-    ordered = [*(row for row in rows if row.scene == EQUAL_STRATUM), *strata]
     for place, row in enumerate(ordered):
         ends = [row.other.value * scale, row.first.value * scale]
         axes.plot(ends, [place, place], color=_FAINT, linewidth=2.2, solid_capstyle="round", zorder=1)

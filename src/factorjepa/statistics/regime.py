@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import commands
+from ..errors import RegimeError
 from ..regime.axes import AXES, MEASURES, NAMES, Domain
 from ..regime.controls import EXPECTED
 from ..regime.estimate import matched_means, means_by_scene, offers
@@ -245,7 +246,11 @@ def _alternatives(pairing: _Pairing, settings: RegimeSettings) -> dict[str, Arra
     if pairing.scenes:
         found["equal-stratum weights"] = _equal_stratum(pairing)
     for name, factor in (("caliper / 2", 0.5), ("caliper x 2", 2.0)):
-        made = design(first.clips, pairing.both[1].clips, pairing.made.fields, settings.caliper * factor)
+        try:
+            made = design(first.clips, pairing.both[1].clips, pairing.made.fields, settings.caliper * factor)
+        except RegimeError:  # nobody is as near as that
+            found[name] = np.full(len(COLUMNS), np.nan)
+            continue
         found[name] = pairing.difference(lambda one: (one.totals_CVM[:, 0], one.terms_CVM[:, 0]), made)
     return found
 
@@ -307,8 +312,10 @@ def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
     reasons = []
     if not (effect.low > 0 or effect.high < 0):
         reasons.append("interval includes zero")
-    if turned := [one.name for one in row.variations if not one.agrees]:
+    if turned := [one.name for one in row.variations if not one.agrees and np.isfinite(one.difference)]:
         reasons.append(f"turned round by {', '.join(turned)}")
+    if unknown := [one.name for one in row.variations if np.isnan(one.difference)]:
+        reasons.append(f"no value under {', '.join(unknown)}")
     if carried := [one.city for one in row.without_city if not one.survives]:
         reasons.append(f"not without {', '.join(carried)}")
     if reasons:
@@ -366,7 +373,7 @@ def _balance(pairing: _Pairing) -> BalanceRow:
     return BalanceRow(
         reference.name, made.fields, made.given_up, made.absent, made.caliper, *made.candidates, pairs,
         1 - pairs / made.candidates[0], 1 - pairs / made.candidates[1], len(np.unique(groups[0])),
-        len(np.unique(groups[1])), clusters[0], clusters[1], len(np.unique(found.stratum_P)), made.dropped,
+        len(np.unique(groups[1])), clusters[0], clusters[1], len(np.unique(found.stratum_P)), made.narrowed,
         dict(zip(COVARIATES, made.before_Z.tolist(), strict=True)),
         dict(zip(COVARIATES, found.after_Z.tolist(), strict=True)),
         float(np.abs(made.before_Z).max()), float(np.abs(found.after_Z).max()),

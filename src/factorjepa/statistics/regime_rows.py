@@ -105,7 +105,7 @@ class BalanceRow:
     clusters_first: int
     clusters_other: int
     strata: int
-    strata_dropped: int  # outside the common support
+    strata_narrowed: int  # with a narrower caliper, for balance
     smd_before: dict[str, float]
     smd_after: dict[str, float]
     max_smd_before: float

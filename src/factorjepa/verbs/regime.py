@@ -133,7 +133,7 @@ def _measured(corpus: Path, by: str, packets: Path | None, folder: Path, thresho
     from ..regime.measuring import measured, open_measurer
 
     measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds)
-    with counting(f"measuring {corpus.name}", "pass") as progress:
+    with counting(f"measuring {corpus.name}", "look") as progress:
         return measured(corpus, folder, measurer, thresholds, progress)
 
 
@@ -165,7 +165,11 @@ def _show(found: RegimeComparison) -> None:
             if row.reference == reference and row.axis:
                 console.print(f"{row.title}: {row.verdict}", highlight=False, markup=False)
         if any(row.reference == reference for row in found.scenes):
-            console.print(_scene_table(found, reference))
+            for measure, heading, scale in (
+                ("count", "agents per frame", 1.0),
+                ("occupancy", "% of valid area", 100.0),
+            ):
+                console.print(_scene_table(found, reference, measure, heading, scale))
     console.print(_controls_table(found))
     for line in found.notes:
         console.print(line, highlight=False, markup=False)
@@ -198,20 +202,16 @@ def _axes_table(found: RegimeComparison, reference: str) -> Table:
     return table
 
 
-def _scene_table(found: RegimeComparison, reference: str) -> Table:
-    table = _table(f"Scene-matched density and occupancy: {found.first} against {reference}")
-    table.add_column("scene (pairs)", min_width=13)
-    for measure in ("agents", "% area"):
-        for heading in (reference, found.first, "ratio"):
-            table.add_column(f"{heading}\n{measure}", justify="right", no_wrap=True)
-    rows = [row for row in found.scenes if row.reference == reference]
-    for scene in dict.fromkeys(row.scene for row in rows):
-        count, occupancy = (
-            next(r for r in rows if r.scene == scene and r.measure == m) for m in ("count", "occupancy")
-        )
-        cells = [_cell(count.other), _cell(count.first), f"{count.ratio.value:.2f}x", _cell(occupancy.other, scale=100),
-                 _cell(occupancy.first, scale=100), f"{occupancy.ratio.value:.2f}x"]  # fmt: skip
-        table.add_row(f"{scene} ({count.pairs})", *cells)
+def _scene_table(found: RegimeComparison, reference: str, measure: str, heading: str, scale: float) -> Table:
+    """One half of the paper's table of scene-matched density and occupancy."""
+    table = _table(f"Scene-matched {heading}: {found.first} against {reference}")
+    table.add_column("scene")
+    for column in ("pairs", reference, found.first, "difference", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in found.scenes:
+        if (row.reference, row.measure) == (reference, measure):
+            cells = (_cell(row.other, scale=scale), _cell(row.first, scale=scale), _cell(row.difference, "+", scale))
+            table.add_row(row.scene, str(row.pairs), *cells, _cell(row.ratio))
     return table
 
 

@@ -51,10 +51,10 @@ def _drawn(comparison: RegimeComparison, kind: str) -> bytes:
                     axes.set_yticklabels([])
         figure.subplots_adjust(
             left=0.215,
-            right=0.97,
+            right=0.94,
             top=1 - 0.62 / height,
             bottom=0.42 / height,
-            wspace=0.1,
+            wspace=0.2,
             hspace=1.15 * len(lines) / height,
         )
         buffer = io.BytesIO()
@@ -79,7 +79,7 @@ def _panel(axes: Any, ordered: list[SceneRow], measure: str, first: str, referen
         for estimate, colour, offset in ((row.other, _OTHER, -0.13), (row.first, _FIRST, 0.13)):
             _dot(axes, estimate, colour, place, offset, scale)
         axes.text(
-            1.0, place, f"{row.ratio.value:.2f}x", transform=axes.get_yaxis_transform(), ha="right", va="center",
+            1.02, place, f"{row.ratio.value:.2f}x", transform=axes.get_yaxis_transform(), ha="left", va="center",
             fontsize=8, color=_INK, fontweight="bold" if row.scene == EQUAL_STRATUM else "normal",
         )  # fmt: skip
     axes.axhline(0.5, color=_FAINT, linewidth=0.8)
@@ -87,7 +87,7 @@ def _panel(axes: Any, ordered: list[SceneRow], measure: str, first: str, referen
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.6, len(ordered) - 0.4)
     furthest = [v * scale for row in ordered for e in (row.first, row.other) for v in (e.value, e.high)]
-    axes.set_xlim(0, 1.22 * max([value for value in furthest if math.isfinite(value)], default=1.0))
+    axes.set_xlim(0, 1.05 * max([value for value in furthest if math.isfinite(value)], default=1.0))
     axes.grid(axis="x", color=_FAINT, linewidth=0.5)
     axes.set_axisbelow(True)
     axes.set_title(_TITLES[measure], fontsize=9, loc="left", pad=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +15,13 @@ from ..corpus.splits import Split
 from ..corpus.store import TRUTH, open_store, sidecar_path
 from ..errors import RegimeError
 from ..teacher.cache import HEADER, PacketCache, Packets, corpus_identity
-from ..teacher.teacher import clips_of
+from ..teacher.teacher import clips_of, teacher_window
 from ..world import ClipTruth
 from .axes import NAMES, OF_CLASSES, frame_measures
+from .classes import ClassAssigner
 from .controls import Control, Pool, motion_structure, pool_of, spatially_permuted, temporally_permuted
 from .domain import domain_counts
-from .scene import Array, Scene
+from .scene import Array, Ints, Scene
 from .settings import Thresholds, grid
 from .sources import scene_of_packet, scene_of_truth
 from .table import COLUMNS, FILE, About, RegimeTable
@@ -57,21 +59,37 @@ class TruthMeasurer:
 
 
 class TeacherMeasurer:
-    """Packets of the frozen teacher. It tells no superclasses, so heterogeneity is unavailable."""
+    """Packets of the frozen teacher. Superclasses come from a detector; without one heterogeneity is unavailable.
+
+    The detector is the one that proposed the regions, if one did, or the one that is given.
+    """
 
     kind = "teacher"
-    unavailable: tuple[str, ...] = OF_CLASSES
 
-    def __init__(self, folder: Path, packets: Path, replication: int = 0) -> None:
+    def __init__(self, folder: Path, packets: Path, detector: Path | None = None, replication: int = 0) -> None:
         cache, corpus = PacketCache.open(packets), Corpus.open(folder)
+        self._settings, self._replication = cache.settings, replication
         present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
-        self.name = f"{cache.teacher}; settings {cache.settings.digest()}"
+        self._clips = {split: clips_of(corpus, split) for split in present}
         self._packets: dict[Split, Packets[ClipSet]] = {
-            split: cache.packets(clips_of(corpus, split), replication) for split in present
+            split: cache.packets(clips, replication) for split, clips in self._clips.items()
         }
+        if detector is None and cache.settings.regions.kind == "detector" and cache.settings.regions.detector:
+            detector = Path(cache.settings.regions.detector)
+        self._assign = None if detector is None else ClassAssigner.open(detector)
+        self._assigned: dict[str, Ints] = {}  # a corpus is looked at twice, and a detector is slow
+        self.unavailable: tuple[str, ...] = OF_CLASSES if self._assign is None else ()
+        classes = "" if self._assign is None else f"; classes: {self._assign.name}"
+        self.name = f"{cache.teacher}; settings {cache.settings.digest()}{classes}"
 
     def scene(self, clip: Clip) -> Scene:
-        return scene_of_packet(self._packets[clip.split].of(clip))
+        found = scene_of_packet(self._packets[clip.split].of(clip))
+        if self._assign is None:
+            return found
+        if clip.clip_id not in self._assigned:
+            frames = teacher_window(self._clips[clip.split], clip, self._settings, self._replication)
+            self._assigned[clip.clip_id] = self._assign(frames, found)
+        return dataclasses.replace(found, superclass_O=self._assigned[clip.clip_id])
 
 
 def measure_corpus(
@@ -129,14 +147,16 @@ def _over_frames(found_TM: Array) -> tuple[Array, Array]:
     return np.nansum(found_TM, axis=0), np.isfinite(found_TM).sum(0).astype(np.float64)
 
 
-def open_measurer(folder: Path, by: str, packets: Path, thresholds: Thresholds) -> Measurer:
+def open_measurer(
+    folder: Path, by: str, packets: Path, thresholds: Thresholds, detector: Path | None = None
+) -> Measurer:
     """`teacher`, `truth`, or `auto`: the teacher where there are packets, else simulated ground truth."""
     if by == "auto":
         by = "teacher" if (packets / HEADER).exists() else "truth"
     if by == "truth":
         return TruthMeasurer(folder, thresholds)
     if by == "teacher":
-        return TeacherMeasurer(folder, packets)
+        return TeacherMeasurer(folder, packets, detector)
     raise RegimeError(f"cannot measure by {by!r}: choose teacher, truth or auto")
 
 

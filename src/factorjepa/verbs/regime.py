@@ -31,6 +31,10 @@ regime_app = typer.Typer(
 By = Annotated[
     str, typer.Option(help="teacher (packets), truth (simulated), or auto: the teacher where there are packets.")
 ]
+Classes = Annotated[
+    Path | None,
+    typer.Option("--detector", help="An ONNX detector that names the teacher's regions (default: the packets' own)."),
+]
 Preset = Annotated[str | None, typer.Option(help="Path of a YAML file with thresholds.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A threshold as key=value, e.g. near=0.1; repeat.")]
 
@@ -40,6 +44,7 @@ def measure(
     corpus: Annotated[Path, typer.Argument(help="A corpus folder with a manifest.parquet.")],
     by: By = "auto",
     packets: Annotated[Path | None, typer.Option(help="Folder of the packets (default: targets/ in CORPUS).")] = None,
+    detector: Classes = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the measures (default: regime/ in CORPUS).")] = None,
     strata: Annotated[
         bool, typer.Option(help="Write density and occlusion strata, cut on training clips, into the manifest.")
@@ -59,7 +64,7 @@ def measure(
 
     thresholds = resolve(Thresholds, preset, overrides or [])
     folder = out or corpus / REGIME
-    table = _measured(corpus, by, packets, folder, thresholds)
+    table = _measured(corpus, by, packets, folder, thresholds, detector)
     commands.record(folder)
     console.print(_corpus_table(corpus, table))
     console.print(_domain_table(table))
@@ -83,6 +88,7 @@ def compare(
     first: Annotated[Path, typer.Argument(help="The corpus in question.")],
     references: Annotated[list[Path], typer.Argument(help="One or two corpora to compare it with.")],
     by: By = "auto",
+    detector: Classes = None,
     mode: Annotated[list[str] | None, typer.Option(help="Capture modes; repeat (default: drive).")] = None,
     match_on: Annotated[
         list[str] | None,
@@ -113,7 +119,7 @@ def compare(
     thresholds, corpora = resolve(Thresholds, preset, overrides or []), [first, *references]
     populations = []
     for folder, name, drawn_first in zip(corpora, _names(corpora), _clusters(clusters, len(corpora)), strict=True):
-        table = _measured(folder, by, None, folder / REGIME, thresholds)
+        table = _measured(folder, by, None, folder / REGIME, thresholds, detector)
         populations.append(Population.of(name, Manifest.read(folder), table, mode or ["drive"], drawn_first))
     settings = RegimeSettings(
         replicates, seed, fields=tuple(match_on) if match_on is not None else None, caliper=caliper
@@ -129,10 +135,12 @@ def compare(
     console.print(f"{out}: every table as CSV, regime.json{figure}", highlight=False, soft_wrap=True)
 
 
-def _measured(corpus: Path, by: str, packets: Path | None, folder: Path, thresholds: Thresholds) -> RegimeTable:
+def _measured(
+    corpus: Path, by: str, packets: Path | None, folder: Path, thresholds: Thresholds, detector: Path | None
+) -> RegimeTable:
     from ..regime.measuring import measured, open_measurer
 
-    measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds)
+    measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds, detector)
     with counting(f"measuring {corpus.name}", "look") as progress:
         return measured(corpus, folder, measurer, thresholds, progress)
 

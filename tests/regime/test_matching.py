@@ -63,6 +63,12 @@ def test_a_stratum_that_disturbs_the_balance_gets_a_narrower_caliper() -> None:
     assert sorted(match(made, np.arange(3), np.arange(3)).row_A.tolist()) == [0, 1]
 
 
+def test_clips_that_are_alike_are_chosen_by_lot_and_not_by_their_place_in_the_manifest() -> None:
+    found = matched([clip(k) for k in range(40)], [clip(k) for k in range(10)])
+    assert len(found.row_A) == 10
+    assert found.row_A.max() > 20
+
+
 def test_another_resolution_everywhere_is_no_common_support() -> None:
     a, b = [clip(k, size=(64, 64)) for k in range(3)], [clip(k, size=(128, 128)) for k in range(3)]
     with pytest.raises(RegimeError, match="no pair of clips agrees"):

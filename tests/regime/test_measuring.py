@@ -131,6 +131,8 @@ def test_domain_counts_by_hand() -> None:
     assert rates["unresolved-class rate"] == pytest.approx(1 / 5)
     assert rates["small-instance exclusion rate"] == pytest.approx(1 / 5)
     assert rates["track fragmentation (gaps per track)"] == pytest.approx(1 / 4)
+    assert rates["confidence, lowest tenth below"] == pytest.approx(0.5, abs=0.026)
+    assert rates["confidence, median"] == pytest.approx(1.0, abs=0.026)
 
 
 def test_strata_are_cut_on_training_clips_alone(folders: dict[str, Path], tables: dict[str, RegimeTable]) -> None:

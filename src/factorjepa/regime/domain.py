@@ -24,6 +24,13 @@ class DomainCounts:
     def __add__(self, other: DomainCounts) -> DomainCounts:
         return DomainCounts(self.counts + other.counts, self.confidence + other.confidence)
 
+    def confidence_quantile(self, share: float) -> float:
+        """To the nearest bin's middle."""
+        if not self.confidence.sum():
+            return float("nan")
+        below = np.cumsum(self.confidence) / self.confidence.sum()
+        return float((np.searchsorted(below, share - 1e-12) + 0.5) / BINS)
+
     def rates(self) -> dict[str, float]:
         """Rates per candidate, and interruptions per track."""
         of = dict(zip(COUNTS, self.counts.tolist(), strict=True))
@@ -31,14 +38,14 @@ class DomainCounts:
         def per(what: str, whole: str) -> float:
             return of[what] / of[whole] if of[whole] else float("nan")
 
-        middles = (np.arange(BINS) + 0.5) / BINS
-        total = self.confidence.sum()
         return {
             "retained-instance rate": per("retained", "candidates"),
             "unresolved-class rate": per("unresolved", "candidates"),
             "small-instance exclusion rate": per("small", "candidates"),
             "low-confidence rate": per("unsure", "candidates"),
-            "mean confidence": float(self.confidence @ middles / total) if total else float("nan"),
+            "confidence, lowest tenth below": self.confidence_quantile(0.1),
+            "confidence, median": self.confidence_quantile(0.5),
+            "confidence, highest tenth above": self.confidence_quantile(0.9),
             "track fragmentation (gaps per track)": per("fragments", "tracks"),
         }
 

@@ -19,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ..corpus.manifest import Clip
 from ..errors import RegimeError
+from ..seeding import stream
 from .scene import Array, Ints
 
 FIELDS = ("capture_mode", "scene_type", "illumination", "weather", "road_context")  # the last is given up first
@@ -27,6 +28,7 @@ BALANCED = 0.1  # |SMD| of the matched population stays below, for every covaria
 LEAST_MATCHED = 0.5  # of the smaller corpus: with fewer, the strata are too fine for these corpora
 CALIPER = 0.25  # standard deviations by which a covariate of a pair may differ, at most
 _FORBIDDEN = 1e6
+_LOT = 1e-9  # of a squared standard deviation: less than any difference that matters
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class Stratum:
     def of(cls, name: tuple[str, ...], rows_A: Ints, rows_B: Ints, z_A: Array, z_B: Array, caliper: float) -> Stratum:
         apart_ABZ = z_A[:, None] - z_B[None]
         allowed = (np.abs(apart_ABZ) <= caliper).all(-1)
-        return cls(name, rows_A, rows_B, z_A, z_B, caliper, np.where(allowed, (apart_ABZ**2).sum(-1), _FORBIDDEN))
+        # Where many are equally near, as in corpora of one format and length, lots decide, not the manifest's order.
+        lots_AB = _LOT * stream("matching", *name).random(allowed.shape)
+        cost_AB = np.where(allowed, (apart_ABZ**2).sum(-1) + lots_AB, _FORBIDDEN)
+        return cls(name, rows_A, rows_B, z_A, z_B, caliper, cost_AB)
 
     def within(self, caliper: float) -> Stratum:
         return self.of(self.name, self.rows_A, self.rows_B, self.z_A, self.z_B, caliper)

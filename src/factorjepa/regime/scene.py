@@ -89,15 +89,15 @@ class Scene:
     def every(self, step: int) -> Scene:
         """Every `step`-th frame."""
         slots_T = np.where(np.arange(self.frames) % step == 0, np.arange(self.frames) // step, -1)
-        return self._with_slots(slots_T, self.times_T[::step])
+        return self.with_slots(slots_T, self.times_T[::step])
 
     def reordered(self, order_T: Ints) -> Scene:
         """Frame `order_T[t]` shown at time t: pictures stay whole, their sequence does not."""
         slots_T = np.empty(self.frames, np.int64)
         slots_T[order_T] = np.arange(self.frames)
-        return self._with_slots(slots_T, self.times_T)
+        return self.with_slots(slots_T, self.times_T)
 
-    def _with_slots(self, slots_T: Ints, times_T: Array) -> Scene:
+    def with_slots(self, slots_T: Ints, times_T: Array) -> Scene:
         """Frame t moves to `slots_T[t]`, or is left out where that is -1."""
         slot_O = slots_T[self.frame_O]
         chosen = self.kept(slot_O >= 0)

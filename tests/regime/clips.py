@@ -44,6 +44,9 @@ def corpus(
     values = np.array([value(random, str(one.attributes["scene_type"])) for one in clips])
     values = values + spread * random.normal(size=len(clips))
     totals = np.broadcast_to(30 * values[:, None, None], shape).copy()
+    for control, measures in ((Control.SPATIAL, ("interaction",)), (Control.TEMPORAL, ("consistency", "contiguity"))):
+        for measure in measures:
+            totals[:, variants.index(control), COLUMNS.index(measure)] *= 0.5  # as they must
     domain = tuple(DomainCounts(np.ones(len(COUNTS)), np.ones(BINS)) for _ in clips)
     about = About("truth", "made up", Thresholds().model_dump(mode="json"), variants, (), name)
     table = RegimeTable(

@@ -110,14 +110,18 @@ def test_controls_pass_and_fail_by_what_they_lose_and_keep() -> None:
     dense, sparse = corpus("dense", lambda random, scene: 6.0), corpus("sparse", lambda random, scene: 2.0)
     totals = dense.totals_CVM.copy()
     v = dense.table.about.variants.index(Control.SPATIAL)
-    totals[:, v, COLUMNS.index("interaction")] *= 0.5
+    totals[:, v, COLUMNS.index("interaction")] *= 2.0
     totals[:, v, COLUMNS.index("count")] *= 1.01
     found = compare_regimes(dataclasses.replace(dense, totals_CVM=totals), [sparse], FEW)
     spatial = {(c.corpus, c.measure): c.passed for c in found.controls if c.control == Control.SPATIAL}
-    assert spatial["dense", "interaction"]
+    assert not spatial["dense", "interaction"]  # nothing was lost
     assert not spatial["dense", "count"]
-    assert not spatial["sparse", "interaction"]  # nothing was lost
+    assert spatial["sparse", "interaction"]
     assert spatial["sparse", "count"]
+    assert row(found, "interaction").verdict == (
+        "not stable: failed spatial permutation of dense (interaction must attenuate)"
+    )
+    assert row(found, "occupancy").verdict == "stable separation, higher"
 
 
 def test_the_files_hold_what_was_found(apart: RegimeComparison, tmp_path: Path) -> None:

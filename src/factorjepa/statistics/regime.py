@@ -46,6 +46,7 @@ from .verdict import LEAST_CITIES, UNTESTABLE
 STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
 SCENE_MEASURES = ("count", "occupancy")  # the paper's table
 EQUAL_STRATUM = "equal-stratum mean"
+_RESTS_ON = {"visibility": ("contiguity",), "interaction": ("consistency",)}  # what else a control asks of an axis
 _EPSILON = 1e-3  # of the ratio: a reference with next to nothing does not make it infinite
 _ATTENUATED = 0.05  # least relative loss under a control
 _SAME = 1e-9
@@ -95,14 +96,16 @@ def compare_regimes(
         measures += _measure_rows(pairing, found, settings)
         strata += _scene_rows(pairing, found, settings)
         balance.append(_balance(pairing))
+    controls = [row for one in everyone for row in _controls(one)]
     _adjust(measures, settings.alpha)
+    _heed_controls(measures, controls, first.name)
     unavailable = sorted({name for one in everyone for name in one.table.about.unavailable}, key=NAMES.index)
     notes = [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
              unavailable if name in AXES]  # fmt: skip
     return RegimeComparison(
         first.name, [one.name for one in references], first.table.about.measured_by,
         dataclasses.asdict(settings) | {"thresholds": first.table.about.thresholds}, measures, strata, balance,
-        [row for one in everyone for row in _controls(one)], [row for one in everyone for row in _domain(one)],
+        controls, [row for one in everyone for row in _domain(one)],
         notes, commands.command(),
     )  # fmt: skip
 
@@ -330,6 +333,19 @@ def _adjust(rows: Sequence[MeasureRow], alpha: float) -> None:
         row.adjusted_p = float(adjusted)
         if row.verdict.startswith(STABLE) and adjusted > alpha:
             row.verdict = f"{NOT_STABLE}: Holm-adjusted p = {adjusted:.2g}"
+
+
+def _heed_controls(rows: Sequence[MeasureRow], controls: Sequence[ControlRow], first: str) -> None:
+    """An axis that fails its control in either corpus is not stable, whatever its interval says."""
+    for row in rows:
+        concerned = {row.measure, *_RESTS_ON.get(row.measure, ())}
+        failed = [
+            f"{one.control} of {one.corpus} ({one.measure} must {one.must})"
+            for one in controls
+            if not one.passed and one.measure in concerned and one.corpus in (first, row.reference)
+        ]
+        if failed and row.verdict.startswith(STABLE):
+            row.verdict = f"{NOT_STABLE}: failed {', '.join(failed)}"
 
 
 def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[SceneRow]:

@@ -13,7 +13,20 @@ from rich.markup import escape
 from . import __version__, commands
 from .errors import AlreadyReported, FactorJEPAError
 from .terminal import console, error_console
-from .verbs import comparison, data, diagnostics, footage, look, model, profiling, report, study, teacher, training
+from .verbs import (
+    comparison,
+    data,
+    diagnostics,
+    footage,
+    look,
+    model,
+    profiling,
+    regime,
+    report,
+    study,
+    teacher,
+    training,
+)
 
 app = typer.Typer(
     name="factorjepa",
@@ -29,6 +42,7 @@ app.command(rich_help_panel="Data")(data.simulate)
 app.command(rich_help_panel="Data")(footage.ingest)
 app.command(rich_help_panel="Data")(data.pack)
 app.command(rich_help_panel="Data")(teacher.targets)
+app.add_typer(regime.regime_app, rich_help_panel="Data")
 app.command(rich_help_panel="Model")(model.features)
 app.add_typer(model.weights_app, rich_help_panel="Model")
 app.command(rich_help_panel="Model")(training.train)

@@ -53,6 +53,10 @@ class ScoresError(FactorJEPAError):
     """Scores are missing, damaged, not comparable, or too few for what was asked of them."""
 
 
+class RegimeError(FactorJEPAError):
+    """A corpus cannot be measured or compared on the five axes as asked, or annotations cannot be read."""
+
+
 class ReportError(FactorJEPAError):
     """A figure or page cannot be made from what there is."""
 

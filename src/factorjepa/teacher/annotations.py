@@ -72,6 +72,7 @@ class MotBoxes:
     boxes: NDArray[np.float64]  # [R, 4] left, top, right, bottom
     asked: NDArray[np.bool_]  # [R] a pedestrian to be found; the others may be found
     visible: NDArray[np.float64]  # [R]
+    kinds: NDArray[np.int64]  # [R] MOT17's class
 
     @classmethod
     def read(cls, path: Path, width: int, original_width: int | None = None) -> MotBoxes:
@@ -97,7 +98,8 @@ class MotBoxes:
             original_width = 1920 if beyond else width
         boxes = np.concatenate([table[:, 2:4], table[:, 2:4] + table[:, 4:6]], axis=1) * (width / original_width)
         asked = (table[:, 7] == _PEDESTRIAN) & (table[:, 6] == 1)
-        return cls(table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64), boxes, asked, table[:, 8])
+        frame, ids, kinds = table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64), table[:, 7].astype(np.int64)
+        return cls(frame, ids, boxes, asked, table[:, 8], kinds)
 
 
 def mot_frames(

@@ -1,0 +1,66 @@
+"""BDD100K: `labels/box_track_20/<split>/<video>.json`, one list of frames per video, five a second of 1280 x 720."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...errors import RegimeError
+from ...world.taxonomy import Superclass
+from ..scene import Scene
+from .annotated import Box, field, read_json, scene_of_boxes
+
+FPS, WIDTH, HEIGHT = 5.0, 1280, 720
+_LAYOUT = "BDD100K tracking labels"
+_S = Superclass
+# Names of both releases. A rider is on a bicycle or on a motorcycle: nobody says which.
+CLASSES: dict[str, Superclass | None] = {
+    "pedestrian": _S.PEDESTRIAN, "person": _S.PEDESTRIAN, "other person": _S.PEDESTRIAN, "rider": None,
+    "bicycle": _S.PEDAL_CYCLE, "bike": _S.PEDAL_CYCLE, "motorcycle": _S.TWO_WHEELER, "motor": _S.TWO_WHEELER,
+    "car": _S.LIGHT_VEHICLE, "truck": _S.HEAVY_VEHICLE, "bus": _S.HEAVY_VEHICLE, "train": _S.HEAVY_VEHICLE,
+    "other vehicle": None, "trailer": None,
+}  # fmt: skip
+# The published words for what strata are made of, in ours; a word that is not here is kept as it is.
+ATTRIBUTES = {
+    "scene": ("scene_type", {"residential": "residential", "city street": "commercial"}),
+    "timeofday": ("illumination", {"daytime": "day", "dawn/dusk": "dusk", "night": "night"}),
+    "weather": ("weather", {"clear": "clear", "rainy": "rain", "foggy": "haze"}),
+}
+
+
+def read_bdd100k(folder: Path) -> dict[str, Scene]:
+    """The videos whose labels lie in a folder, by name."""
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise RegimeError(f"{folder}: holds no .json; name the folder of a split, such as labels/box_track_20/val")
+    return {path.stem: read_video(path) for path in paths}
+
+
+def read_video(path: Path) -> Scene:
+    rows: list[dict[str, Any]] = read_json(path, _LAYOUT)
+    rows = sorted(rows, key=lambda row: int(field(row, "frameIndex", path, _LAYOUT)))
+    boxes: list[Box] = []
+    numbers: dict[str, int] = {}
+    for frame, row in enumerate(rows):
+        for label in row.get("labels") or []:
+            kind = str(field(label, "category", path, _LAYOUT))
+            if kind not in CLASSES or "box2d" not in label or (label.get("attributes") or {}).get("crowd"):
+                continue
+            track = numbers.setdefault(str(field(label, "id", path, _LAYOUT)), len(numbers))
+            x1, y1, x2, y2 = (float(label["box2d"][key]) for key in ("x1", "y1", "x2", "y2"))
+            boxes.append(Box(frame, track, CLASSES[kind], (x1, y1, x2, y2)))
+    first = int(rows[0]["frameIndex"]) if rows else 0
+    return scene_of_boxes(boxes, [(int(row["frameIndex"]) - first) / FPS for row in rows], WIDTH, HEIGHT)
+
+
+def read_attributes(path: Path) -> dict[str, dict[str, str]]:
+    """Stratum fields of every picture of an image-label file, by the name of its video."""
+    found: dict[str, dict[str, str]] = {}
+    for row in read_json(path, "BDD100K image labels"):
+        told = row.get("attributes") or {}
+        found[Path(str(field(row, "name", path, "BDD100K image labels"))).stem] = {
+            ours: words.get(told[theirs], told[theirs])
+            for theirs, (ours, words) in ATTRIBUTES.items()
+            if told.get(theirs, "undefined") != "undefined"
+        }
+    return found

@@ -1,0 +1,435 @@
+"""Five axes of one corpus against others: matched estimates, clustered intervals, controls, verdicts (appendix B.4).
+
+Cities and then sources are drawn in both corpora, and the matching is done anew for what was drawn. Everything that is
+said of a replicate is computed from sums that `regime` made: nothing here knows a picture.
+
+Legend: B replicates; J jackknife rows; M measures; S scene strata; 2 corpora (first, reference).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import commands
+from ..errors import RegimeError
+from ..regime.axes import AXES, MEASURES, NAMES, Domain
+from ..regime.controls import EXPECTED
+from ..regime.estimate import matched_means, means_by_scene, offers
+from ..regime.matching import CALIPER, COVARIATES, Design, Matched, design, match, present
+from ..regime.population import Population, refuse_incomparable
+from ..regime.scene import Ints
+from ..regime.settings import PRIMARY
+from ..regime.table import COLUMNS
+from ..seeding import seed_of
+from .intervals import bca, p_value
+from .measures import Array
+from .multiplicity import holm
+from .regime_rows import (
+    BalanceRow,
+    ControlRow,
+    DomainRow,
+    Estimate,
+    MeasureRow,
+    RegimeComparison,
+    SceneRow,
+    Variation,
+    WithoutCity,
+)
+from .resampling import Counts, Hierarchy, hierarchical_counts, leave_one_out_counts
+from .verdict import LEAST_CITIES, UNTESTABLE
+
+STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
+SCENE_MEASURES = ("count", "occupancy")  # the paper's table
+EQUAL_STRATUM = "equal-stratum mean"
+_RESTS_ON = {"visibility": ("contiguity",), "interaction": ("consistency",)}  # what else a control asks of an axis
+_EPSILON = 1e-3  # of the ratio: a reference with next to nothing does not make it infinite
+_ATTENUATED = 0.05  # least relative loss under a control
+_SAME = 1e-9
+
+Progress = Callable[[int, int], object]
+
+_CONTRASTS: dict[str, Callable[[Array], Array]] = {  # of means [..., 2]
+    "first": lambda means: means[..., 0],
+    "other": lambda means: means[..., 1],
+    "difference": lambda means: means[..., 0] - means[..., 1],
+    "ratio": lambda means: (means[..., 0] + _EPSILON) / (means[..., 1] + _EPSILON),
+}
+
+
+@dataclass(frozen=True)
+class RegimeSettings:
+    replicates: int = 2000
+    seed: int = 0
+    confidence: float = 0.95
+    alpha: float = 0.05
+    fields: tuple[str, ...] | None = None  # of the strata; None: as many of the paper's as leave enough matches
+    caliper: float = CALIPER
+
+
+def compare_regimes(
+    first: Population,
+    references: Sequence[Population],
+    settings: RegimeSettings | None = None,
+    progress: Progress | None = None,
+) -> RegimeComparison:
+    """`first` against each of `references`. Holm's family is five axes times the references."""
+    settings = settings or RegimeSettings()
+    everyone = [first, *references]
+    refuse_incomparable(everyone)
+    everywhere = set.intersection(*(present(one.clips) for one in everyone))
+    scenes = sorted({str(c.attributes["scene_type"]) for one in everyone for c in one.clips}) if (
+        "scene_type" in everywhere
+    ) else []  # fmt: skip
+    total = settings.replicates * len(references)
+    measures: list[MeasureRow] = []
+    strata: list[SceneRow] = []
+    balance: list[BalanceRow] = []
+    for number, reference in enumerate(references):
+        made = design(first.clips, reference.clips, settings.fields, settings.caliper, everywhere)
+        pairing = _Pairing(first, reference, made, scenes)
+        found = _drawn(pairing, settings, progress, number * settings.replicates, total)
+        measures += _measure_rows(pairing, found, settings)
+        strata += _scene_rows(pairing, found, settings)
+        balance.append(_balance(pairing))
+    controls = [row for one in everyone for row in _controls(one)]
+    _adjust(measures, settings.alpha)
+    _heed_controls(measures, controls, first.name)
+    unavailable = sorted({name for one in everyone for name in one.table.about.unavailable}, key=NAMES.index)
+    notes = [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
+             unavailable if name in AXES]  # fmt: skip
+    return RegimeComparison(
+        first.name, [one.name for one in references], first.table.about.measured_by,
+        dataclasses.asdict(settings) | {"thresholds": first.table.about.thresholds}, measures, strata, balance,
+        controls, [row for one in everyone for row in _domain(one)],
+        notes, commands.command(),
+    )  # fmt: skip
+
+
+class _Pairing:
+    """Two populations and how to match whatever is drawn of them."""
+
+    def __init__(self, first: Population, reference: Population, made: Design, scenes: list[str]) -> None:
+        self.both, self.made, self.scenes = (first, reference), made, scenes
+        self.hierarchies = tuple(Hierarchy.of(one.cluster_V.tolist()) for one in self.both)
+        self._scene = tuple(one.scenes(scenes) if scenes else None for one in self.both)
+        self._sums = [(one.totals_CVM[:, 0, :], one.terms_CVM[:, 0, :]) for one in self.both]
+        assert first.table.about.variants[0] == PRIMARY
+        self.whole = self.matched(*(np.ones(one.sources, np.int64) for one in self.both))
+
+    def matched(self, *drawn: Any, made: Design | None = None) -> tuple[Matched, tuple[Ints, Ints]]:
+        """The pairs among the drawn sources, and the group of every pair's clip in both corpora."""
+        offered = [offers(one.source_C, counts) for one, counts in zip(self.both, drawn, strict=True)]
+        found = match(made or self.made, offered[0][0], offered[1][0])
+        return found, (offered[0][1][found.place_A], offered[1][1][found.place_B])
+
+    def values(self, *drawn: Any) -> tuple[Array, Array]:
+        """Means of every measure [2, M], and by scene [2, S, 2], of the matched clips among the drawn sources."""
+        found, groups = self.matched(*drawn)
+        means, by_scene = [], []
+        columns = [COLUMNS.index(name) for name in SCENE_MEASURES]
+        for side, (rows, group) in enumerate(zip((found.row_A, found.row_B), groups, strict=True)):
+            totals, terms = (values[rows] for values in self._sums[side])
+            means.append(matched_means(totals, terms, group))
+            scene = self._scene[side]
+            if scene is not None:
+                by_scene.append(
+                    means_by_scene(totals[:, columns], terms[:, columns], group, scene[rows], len(self.scenes))
+                )
+        return np.array(means), np.array(by_scene).reshape(2, len(self.scenes), len(SCENE_MEASURES))
+
+    def difference(self, sums: Callable[[Population], tuple[Array, Array]], made: Design | None = None) -> Array:
+        """[M] of the whole corpora, with other sums or another matching."""
+        everyone = (np.ones(one.sources, np.int64) for one in self.both)
+        found, groups = self.whole if made is None else self.matched(*everyone, made=made)
+        means = []
+        for one, rows, group in zip(self.both, (found.row_A, found.row_B), groups, strict=True):
+            totals, terms = sums(one)
+            means.append(matched_means(totals[rows], terms[rows], group))
+        return np.asarray(means[0] - means[1])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The whole, its replicates, and each cluster of either corpus left out."""
+
+    means_2M: Array
+    scenes_2S2: Array
+    means_B2M: Array
+    scenes_B2S2: Array
+    jack_means: tuple[Array, Array]  # [J, 2, M] for the clusters of each corpus
+    jack_scenes: tuple[Array, Array]
+    drawn_BC: Array  # how often each city of the first corpus was drawn
+
+
+def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | None, before: int, total: int) -> _Found:
+    seeds = [seed_of(settings.seed, "regime", side) % 2**63 for side in ("first", "reference")]
+    counts = [
+        hierarchical_counts(hierarchy, settings.replicates, seed)
+        for hierarchy, seed in zip(pairing.hierarchies, seeds, strict=True)
+    ]
+    ones = [np.ones(one.sources, np.int64) for one in pairing.both]
+    means, scenes = [], []
+    for b in range(settings.replicates):
+        one, by_scene = pairing.values(counts[0][b], counts[1][b])
+        means.append(one)
+        scenes.append(by_scene)
+        if progress is not None:
+            progress(before + b + 1, total)
+    jack_means, jack_scenes = [], []
+    for side, hierarchy in enumerate(pairing.hierarchies):
+        rows: Counts = leave_one_out_counts(hierarchy)
+        left = [pairing.values(*((row, ones[1]) if side == 0 else (ones[0], row))) for row in rows]
+        jack_means.append(np.array([one for one, _ in left]))
+        jack_scenes.append(np.array([one for _, one in left]))
+    whole_means, whole_scenes = pairing.values(*ones)
+    starts = pairing.hierarchies[0].starts_C
+    return _Found(
+        whole_means, whole_scenes, np.array(means), np.array(scenes), (jack_means[0], jack_means[1]),
+        (jack_scenes[0], jack_scenes[1]), np.add.reduceat(counts[0].astype(np.float64), starts, axis=1),
+    )  # fmt: skip
+
+
+def _measure_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[MeasureRow]:
+    first, reference = pairing.both
+    alternatives = _alternatives(pairing, settings)
+    unavailable = set(first.table.about.unavailable) | set(reference.table.about.unavailable)
+    rows = []
+    for column, measure in enumerate(MEASURES):
+        cells = _contrasted(
+            found.means_2M[:, column], found.means_B2M[:, :, column],
+            [one[:, :, column] for one in found.jack_means], settings.confidence,
+        )  # fmt: skip
+        effect = cells["difference"]
+        replicates = found.means_B2M[:, 0, column] - found.means_B2M[:, 1, column]
+        scale = float(np.abs(found.means_2M[:, column]).max())
+        row = MeasureRow(
+            reference.name, measure.name, measure.title, measure.axis, str(measure.domain), measure.unit,
+            cells["first"], cells["other"], effect, cells["ratio"], _eligible(pairing, 0, column),
+            _eligible(pairing, 1, column), p_value(effect.value, replicates, scale), float("nan"), "",
+        )  # fmt: skip
+        if measure.name in unavailable:
+            row.verdict = UNAVAILABLE
+        elif measure.axis:
+            row.variations = [
+                Variation(name, float(values[column]), _agrees(float(values[column]), effect.value))
+                for name, values in alternatives.items()
+            ]
+            row.without_city = _without_cities(pairing, found, column, settings)
+            row.verdict = _verdict(row, pairing)
+        rows.append(row)
+    return rows
+
+
+def _contrasted(means_2: Array, means_B2: Array, jacks: Sequence[Array], confidence: float) -> dict[str, Estimate]:
+    """Both means, their difference and their ratio, with BCa intervals."""
+    scale = float(np.abs(means_2).max())
+    found = {}
+    for name, of in _CONTRASTS.items():
+        value = float(of(means_2))
+        size = scale if name == "difference" else 0.0
+        its = bca(value, of(means_B2), [of(jack) for jack in jacks], confidence, size)
+        found[name] = Estimate(value, its.low, its.high, its.kind, its.note)
+    return found
+
+
+def _alternatives(pairing: _Pairing, settings: RegimeSettings) -> dict[str, Array]:
+    """Differences [M] under every other threshold, weighting, normalisation and caliper."""
+    first = pairing.both[0]
+    controls = {expected.control for expected in EXPECTED}
+    found = {}
+    for v, name in enumerate(first.table.about.variants):
+        if name != PRIMARY and name not in controls:
+            found[name] = pairing.difference(lambda one, v=v: (one.totals_CVM[:, v], one.terms_CVM[:, v]))  # type: ignore[misc]
+    found["all frames (unconditional)"] = pairing.difference(_unconditional)
+    if pairing.scenes:
+        found["equal-stratum weights"] = _equal_stratum(pairing)
+    for name, factor in (("caliper / 2", 0.5), ("caliper x 2", 2.0)):
+        try:
+            made = design(first.clips, pairing.both[1].clips, pairing.made.fields, settings.caliper * factor)
+        except RegimeError:  # nobody is as near as that
+            found[name] = np.full(len(COLUMNS), np.nan)
+            continue
+        found[name] = pairing.difference(lambda one: (one.totals_CVM[:, 0], one.terms_CVM[:, 0]), made)
+    return found
+
+
+def _unconditional(one: Population) -> tuple[Array, Array]:
+    """A frame with too few agents counts 0 instead of not at all."""
+    terms = one.terms_CVM[:, 0].copy()
+    conditional = [k for k, measure in enumerate(MEASURES) if measure.domain is not Domain.ALL]
+    terms[:, conditional] = one.frames_C[:, None]
+    return one.totals_CVM[:, 0], terms
+
+
+def _equal_stratum(pairing: _Pairing) -> Array:
+    found, groups = pairing.whole
+    means = []
+    for one, rows, group in zip(pairing.both, (found.row_A, found.row_B), groups, strict=True):
+        scene = one.scenes(pairing.scenes)[rows]
+        by_scene = means_by_scene(one.totals_CVM[rows, 0], one.terms_CVM[rows, 0], group, scene, len(pairing.scenes))
+        means.append(by_scene)
+    both = np.isfinite(means[0]) & np.isfinite(means[1])
+    difference = np.where(both, means[0] - means[1], 0.0).sum(0)
+    return np.where(both.any(0), difference / np.maximum(both.sum(0), 1), np.nan)
+
+
+def _without_cities(pairing: _Pairing, found: _Found, column: int, settings: RegimeSettings) -> list[WithoutCity]:
+    """Leave one city of the first corpus out.
+
+    The replicates that happened not to draw a city are a bootstrap without it (Efron 1992, jackknife after bootstrap).
+    """
+    first = pairing.both[0]
+    if len(first.clusters) < 2:
+        return []
+    effect = float(found.means_2M[0, column] - found.means_2M[1, column])
+    rows = []
+    tail = (1 - settings.confidence) / 2
+    for city, name in enumerate(first.clusters):
+        left = found.jack_means[0][city, :, column]
+        its = found.means_B2M[found.drawn_BC[:, city] == 0][:, :, column]
+        values = its[:, 0] - its[:, 1]
+        values = values[np.isfinite(values)]
+        low, high = np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
+        difference = float(left[0] - left[1])
+        survives = _agrees(difference, effect) and bool(low > 0 or high < 0)
+        rows.append(WithoutCity(name, difference, float(low), float(high), survives))
+    return rows
+
+
+def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
+    """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone."""
+    effect, balance = row.difference, _balance(pairing)
+    for count, what in (
+        (balance.clusters_first, f"{pairing.both[0].cluster} groups of {pairing.both[0].name}"),
+        (balance.sources_other, f"source groups of {pairing.both[1].name}"),
+    ):
+        if count < LEAST_CITIES:
+            return f"{UNTESTABLE}: {count} matched {what} are too few"
+    if np.isnan(effect.low):
+        return f"{UNTESTABLE}: {effect.note or 'no interval'}"
+    reasons = []
+    if not (effect.low > 0 or effect.high < 0):
+        reasons.append("interval includes zero")
+    if turned := [one.name for one in row.variations if not one.agrees and np.isfinite(one.difference)]:
+        reasons.append(f"turned round by {', '.join(turned)}")
+    if unknown := [one.name for one in row.variations if np.isnan(one.difference)]:
+        reasons.append(f"no value under {', '.join(unknown)}")
+    if carried := [one.city for one in row.without_city if not one.survives]:
+        reasons.append(f"not without {', '.join(carried)}")
+    if reasons:
+        return f"{NOT_STABLE}: {'; '.join(reasons)}"
+    return f"{STABLE}, {'higher' if effect.value > 0 else 'lower'}"
+
+
+def _adjust(rows: Sequence[MeasureRow], alpha: float) -> None:
+    """Holm over every axis and reference that has a p-value."""
+    family = [row for row in rows if row.axis and np.isfinite(row.p)]
+    for row, adjusted in zip(family, holm([row.p for row in family]), strict=True):
+        row.adjusted_p = float(adjusted)
+        if row.verdict.startswith(STABLE) and adjusted > alpha:
+            row.verdict = f"{NOT_STABLE}: Holm-adjusted p = {adjusted:.2g}"
+
+
+def _heed_controls(rows: Sequence[MeasureRow], controls: Sequence[ControlRow], first: str) -> None:
+    """An axis that fails its control in either corpus is not stable, whatever its interval says."""
+    for row in rows:
+        concerned = {row.measure, *_RESTS_ON.get(row.measure, ())}
+        failed = [
+            f"{one.control} of {one.corpus} ({one.measure} must {one.must})"
+            for one in controls
+            if not one.passed and one.measure in concerned and one.corpus in (first, row.reference)
+        ]
+        if failed and row.verdict.startswith(STABLE):
+            row.verdict = f"{NOT_STABLE}: failed {', '.join(failed)}"
+
+
+def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[SceneRow]:
+    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios)."""
+    if not pairing.scenes:
+        return []
+    first, reference = pairing.both
+    its = first.scenes(pairing.scenes)[pairing.whole[0].row_A]
+    shared = [s for s in range(len(pairing.scenes)) if np.isfinite(found.scenes_2S2[:, s]).all()]
+    rows = []
+    for column, measure in enumerate(SCENE_MEASURES):
+        whole, drawn = found.scenes_2S2[:, :, column], found.scenes_B2S2[:, :, :, column]
+        jacks = [one[:, :, :, column] for one in found.jack_scenes]
+        for s in shared:
+            cells = _contrasted(whole[:, s], drawn[:, :, s], [one[:, :, s] for one in jacks], settings.confidence)
+            rows.append(SceneRow(reference.name, pairing.scenes[s], measure, int((its == s).sum()), **cells))
+        if shared:
+            cells = _contrasted(
+                _over_scenes(whole, shared), _over_scenes(drawn, shared), [_over_scenes(one, shared) for one in jacks],
+                settings.confidence,
+            )  # fmt: skip
+            rows.append(SceneRow(reference.name, EQUAL_STRATUM, measure, len(its), **cells))
+    return rows
+
+
+def _over_scenes(values: Array, shared: Sequence[int]) -> Array:
+    """[..., 2, S] -> [..., 2]: the mean over the strata that both corpora have in this replicate."""
+    chosen = values[..., list(shared)]
+    both = np.isfinite(chosen).all(-2, keepdims=True) & np.ones_like(chosen, bool)
+    count = both.sum(-1)
+    return np.where(count > 0, np.where(both, chosen, 0.0).sum(-1) / np.maximum(count, 1), np.nan)
+
+
+def _balance(pairing: _Pairing) -> BalanceRow:
+    (found, groups), made, reference = pairing.whole, pairing.made, pairing.both[1]
+    pairs = len(found.row_A)
+    clusters = [
+        len(np.unique(one.cluster_V[one.source_C[rows]]))
+        for one, rows in zip(pairing.both, (found.row_A, found.row_B), strict=True)
+    ]
+    return BalanceRow(
+        reference.name, made.fields, made.given_up, made.absent, made.caliper, *made.candidates, pairs,
+        1 - pairs / made.candidates[0], 1 - pairs / made.candidates[1], len(np.unique(groups[0])),
+        len(np.unique(groups[1])), clusters[0], clusters[1], len(np.unique(found.stratum_P)), made.narrowed,
+        dict(zip(COVARIATES, made.before_Z.tolist(), strict=True)),
+        dict(zip(COVARIATES, found.after_Z.tolist(), strict=True)),
+        float(np.abs(made.before_Z).max()), float(np.abs(found.after_Z).max()),
+    )  # fmt: skip
+
+
+def _eligible(pairing: _Pairing, side: int, column: int) -> float:
+    one, found = pairing.both[side], pairing.whole[0]
+    rows = found.row_A if side == 0 else found.row_B
+    return float(one.terms_CVM[rows, 0, column].sum() / max(one.frames_C[rows].sum(), 1))
+
+
+def _controls(one: Population) -> list[ControlRow]:
+    """Whether each measure loses under its control what it must, and keeps the rest. Over all clips, sources alike."""
+    names = one.table.about.variants
+
+    def mean(variant: str, measure: str) -> float:
+        v, m = names.index(variant), COLUMNS.index(measure)
+        return float(matched_means(one.totals_CVM[:, v, m : m + 1], one.terms_CVM[:, v, m : m + 1], one.source_C)[0])
+
+    rows = []
+    for expected in EXPECTED:
+        for measure in (*expected.attenuates, *expected.preserves):
+            if measure in one.table.about.unavailable:
+                continue
+            before, after = mean(PRIMARY, measure), mean(expected.control, measure)
+            loses = measure in expected.attenuates
+            passed = (
+                before - after >= _ATTENUATED * abs(before) if loses else abs(after - before) <= _SAME * abs(before)
+            )
+            must = "attenuate" if loses else "stay"
+            rows.append(ControlRow(one.name, str(expected.control), measure, must, before, after, bool(passed)))
+    return rows
+
+
+def _domain(one: Population) -> list[DomainRow]:
+    row_of = {clip_id: row for row, clip_id in enumerate(one.table.clip_ids)}
+    counts = [one.table.domain[row_of[clip.clip_id]] for clip in one.clips]
+    return [DomainRow(one.name, name, value) for name, value in sum(counts[1:], counts[0]).rates().items()]
+
+
+def _agrees(value: float, effect: float) -> bool:
+    return bool(np.isfinite(value) and effect != 0 and np.sign(value) == np.sign(effect))

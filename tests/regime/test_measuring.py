@@ -1,0 +1,209 @@
+"""Simulated corpora and packets through the whole protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from factorjepa.cli import app
+from factorjepa.corpus.manifest import Manifest
+from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
+from factorjepa.corpus.splits import Split
+from factorjepa.corpus.store import TRUTH, sidecar_path
+from factorjepa.errors import RegimeError
+from factorjepa.regime.axes import NAMES, frame_measures
+from factorjepa.regime.controls import Control, Pool, pool_of, spatially_permuted, temporally_permuted
+from factorjepa.regime.domain import domain_counts
+from factorjepa.regime.measuring import TeacherMeasurer, TruthMeasurer, measure_corpus
+from factorjepa.regime.settings import PRIMARY, Thresholds
+from factorjepa.regime.sources import scene_of_packet, scene_of_truth
+from factorjepa.regime.strata import cuts_of, with_strata
+from factorjepa.regime.table import COLUMNS, RegimeTable
+from factorjepa.teacher.cache import PacketCache
+from factorjepa.teacher.making import make_packets
+from factorjepa.teacher.settings import TeacherSettings
+from factorjepa.teacher.teacher import clips_of
+from factorjepa.world import ClipTruth, WorldSettings
+from factorjepa.world.measures import measure
+
+from .scenes import Agent, scene
+
+T = Thresholds()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Six sources of each regime at 64 pixels."""
+    root = tmp_path_factory.mktemp("regimes")
+    for regime in ("dense", "sparse"):
+        world = WorldSettings(regime=regime, size=64, seconds=(6.0, 6.5), capture_modes={"drive": 1.0})  # type: ignore[arg-type]
+        simulate_corpus(root / regime, SimulationPlan(seed=3, clips=6, clips_per_source=1, world=world), workers=1)
+    return {regime: root / regime for regime in ("dense", "sparse")}
+
+
+@pytest.fixture(scope="module")
+def tables(folders: dict[str, Path]) -> dict[str, RegimeTable]:
+    return {
+        name: measure_corpus(Manifest.read(folder), TruthMeasurer(folder, T), T) for name, folder in folders.items()
+    }
+
+
+def truths(folder: Path) -> list[ClipTruth]:
+    return [
+        ClipTruth.from_bytes((folder / sidecar_path(clip.path, TRUTH)).read_bytes()) for clip in Manifest.read(folder)
+    ]
+
+
+def test_count_and_heterogeneity_are_those_that_the_simulator_takes_from_its_truth(
+    folders: dict[str, Path], tables: dict[str, RegimeTable]
+) -> None:
+    """4 frames per second of 12 are every third frame, which is what `inspect` shows."""
+    means = tables["dense"].means(PRIMARY)
+    for row, truth in enumerate(truths(folders["dense"])):
+        known = measure(truth, every=3)
+        assert means[row, NAMES.index("count")] == pytest.approx(known.agents_per_frame)
+        assert means[row, NAMES.index("heterogeneity")] == pytest.approx(known.heterogeneity)
+
+
+def test_occupancy_is_the_share_of_pixels_of_retained_agents(folders: dict[str, Path]) -> None:
+    truth = truths(folders["dense"])[0]
+    found = frame_measures(scene_of_truth(truth, 4.0), T)
+    for t in (0, 5):
+        shown = truth.instances(3 * t)
+        sizes = np.bincount(shown.ravel())[1:]
+        expected = sizes[sizes >= T.min_area * shown.size].sum() / shown.size
+        assert found[t, NAMES.index("occupancy")] == pytest.approx(expected)
+
+
+def test_the_dense_world_is_denser_on_every_axis(tables: dict[str, RegimeTable]) -> None:
+    dense, sparse = (np.nanmean(tables[name].means(PRIMARY)[:, : len(NAMES)], axis=0) for name in ("dense", "sparse"))
+    for axis in ("count", "occupancy", "visibility", "interaction"):
+        assert dense[NAMES.index(axis)] > sparse[NAMES.index(axis)]
+
+
+def test_controls_keep_what_they_must_and_break_the_rest(tables: dict[str, RegimeTable]) -> None:
+    table = tables["dense"]
+    totals = {name: table.variant(name)[0].sum(0) for name in (PRIMARY, *Control)}
+    at = COLUMNS.index
+    for name in ("count", "occupancy", "heterogeneity", "overlap", "truncation"):
+        assert totals[Control.TEMPORAL][at(name)] == pytest.approx(totals[PRIMARY][at(name)])
+    for name in ("count", "heterogeneity"):
+        assert totals[Control.SPATIAL][at(name)] == pytest.approx(totals[PRIMARY][at(name)])
+    terms = {name: table.variant(name)[1].sum(0) for name in (PRIMARY, Control.TEMPORAL)}
+    before, after = (totals[v][at("consistency")] / terms[v][at("consistency")] for v in (PRIMARY, Control.TEMPORAL))
+    assert before > 0.3 > after
+    assert totals[Control.SPATIAL][at("interaction")] < totals[PRIMARY][at("interaction")]
+
+
+def test_spatial_permutation_scatters_a_clump() -> None:
+    """Ten agents side by side; the pool has places all over the picture."""
+    clump = scene([Agent(0, (40 + k, 40, 45 + k, 45)) for k in range(10)])
+    grid = np.stack(np.meshgrid(np.linspace(0.05, 0.95, 20), np.linspace(0.05, 0.95, 20)), -1).reshape(-1, 2)
+    found = spatially_permuted(clump, T, Pool(grid, np.zeros_like(grid)), 0, "a")
+    at = NAMES.index("interaction")
+    assert frame_measures(clump, T)[0, at] == pytest.approx(9.0)
+    assert found[0, at] < 3.0
+    assert found[0, NAMES.index("count")] == 10
+    assert len(pool_of(clump, T, 0, "a").centre_Q2) == 10
+
+
+def test_temporal_permutation_keeps_pictures_whole() -> None:
+    moving = scene(
+        [Agent(t, (10 + 5 * t, 40, 25 + 5 * t, 60), track=1) for t in range(8)] + [Agent(0, (70, 70, 90, 90))], 8
+    )
+    shuffled = temporally_permuted(moving, 0, "a")
+    one, other = frame_measures(moving, T), frame_measures(shuffled, T)
+    for name in ("count", "occupancy"):
+        at = NAMES.index(name)
+        assert sorted(one[:, at]) == pytest.approx(sorted(other[:, at]))
+    assert list(shuffled.frame_O) != list(moving.frame_O) or not np.array_equal(shuffled.box_O4, moving.box_O4)
+
+
+def test_domain_counts_by_hand() -> None:
+    agents = [Agent(0, (10, 10, 30, 30), 1), Agent(0, (50, 50, 52, 52), 2), Agent(0, (60, 60, 80, 80), 3, 0, 0.5),
+              Agent(2, (10, 10, 30, 30), 1), Agent(0, (10, 60, 30, 80), 4, superclass=-1)]  # fmt: skip
+    rates = domain_counts(scene(agents, 3), T).rates()
+    assert rates["retained-instance rate"] == pytest.approx(2 / 5)
+    assert rates["unresolved-class rate"] == pytest.approx(1 / 5)
+    assert rates["small-instance exclusion rate"] == pytest.approx(1 / 5)
+    assert rates["track fragmentation (gaps per track)"] == pytest.approx(1 / 4)
+    assert rates["confidence, lowest tenth below"] == pytest.approx(0.5, abs=0.026)
+    assert rates["confidence, median"] == pytest.approx(1.0, abs=0.026)
+
+
+def test_strata_are_cut_on_training_clips_alone(folders: dict[str, Path], tables: dict[str, RegimeTable]) -> None:
+    manifest, table = Manifest.read(folders["dense"]), tables["dense"]
+    cuts = cuts_of(manifest, table)
+    training = [row for row, clip in enumerate(manifest) if clip.split == Split.TRAIN]
+    others = [row for row, clip in enumerate(manifest) if clip.split != Split.TRAIN]
+    assert others
+    totals = table.totals_CVM.copy()
+    totals[others] *= 100
+    assert cuts_of(manifest, dataclasses.replace(table, totals_CVM=totals)) == cuts
+    counts = table.means(PRIMARY)[:, NAMES.index("count")]
+    assert cuts[0].lower == pytest.approx(np.quantile(counts[training], 1 / 3))
+    levels = [clip.attributes["density_stratum"] for clip in with_strata(manifest, table, cuts)]
+    assert {levels[row] for row in training} == {"low", "medium", "high"}
+    assert levels[int(counts.argmax())] == "high"
+
+
+@pytest.fixture(scope="module")
+def packets(folders: dict[str, Path]) -> Path:
+    out = folders["sparse"] / "targets"
+    make_packets(folders["sparse"], out, TeacherSettings(), workers=1)
+    return out
+
+
+def test_packets_are_measured_and_say_nothing_of_classes(folders: dict[str, Path], packets: Path) -> None:
+    folder = folders["sparse"]
+    table = measure_corpus(Manifest.read(folder), TeacherMeasurer(folder, packets), T)
+    totals, terms = table.variant(PRIMARY)
+    assert "heterogeneity" in table.about.unavailable
+    assert terms[:, NAMES.index("heterogeneity")].sum() == 0
+    assert totals[:, NAMES.index("count")].sum() > 0
+    assert (table.frames_C == 16).all()
+
+
+def test_a_packets_scene_has_the_pixels_of_its_masks(folders: dict[str, Path], packets: Path) -> None:
+    from factorjepa.corpus.access import Corpus
+
+    corpus, cache = Corpus.open(folders["sparse"]), PacketCache.open(packets)
+    its = cache.packets(clips_of(corpus, Split.TRAIN))
+    packet = max((its[k] for k in range(len(its))), key=lambda one: len(one.region_frame))
+    found = scene_of_packet(packet)
+    painted = np.zeros((packet.frames, int(packet.side), int(packet.side)), bool)
+    areas = np.zeros(len(packet.region_frame))
+    for region, where, mask in packet.region_masks(np.ones(len(packet.region_frame), bool)):
+        painted[(int(packet.region_frame[region]), *where)] |= mask
+        areas[region] = mask.sum()
+    assert len(areas) > 0
+    np.testing.assert_array_equal(np.sort(found.area_O), np.sort(areas))
+    np.testing.assert_array_equal(found.cover.union(np.ones(len(areas), bool)), painted.sum((1, 2)))
+
+
+def test_a_table_survives_its_file_and_damage_is_named(tables: dict[str, RegimeTable], tmp_path: Path) -> None:
+    path = tables["dense"].write(tmp_path)
+    again = RegimeTable.read(tmp_path)
+    np.testing.assert_array_equal(again.totals_CVM, tables["dense"].totals_CVM)
+    assert again.about == tables["dense"].about
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(RegimeError, match="is damaged"):
+        RegimeTable.read(tmp_path)
+    with pytest.raises(RegimeError, match="regime measure first"):
+        RegimeTable.read(tmp_path / "nowhere")
+
+
+def test_the_verbs_measure_write_strata_and_compare(folders: dict[str, Path], tmp_path: Path) -> None:
+    run = CliRunner()
+    ran = run.invoke(app, ["regime", "measure", str(folders["dense"]), "--by", "truth"])
+    assert ran.exit_code == 0, ran.output
+    assert "density_stratum" in Manifest.read(folders["dense"])[0].attributes
+    asked = f"--by truth --replicates 100 --match-on capture_mode --caliper 1 --out {tmp_path}".split()
+    ran = run.invoke(app, ["regime", "compare", str(folders["dense"]), str(folders["sparse"]), *asked])
+    assert ran.exit_code == 0, ran.output
+    assert "agent count density" in ran.output
+    assert (tmp_path / "regime.json").is_file()

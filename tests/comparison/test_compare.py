@@ -205,7 +205,7 @@ class TestMissing:
         found = compare(scores_of(rows), QUICK)
         assert math.isnan(found.scores[0].mean)
         assert found.scores[0].note == "no value"
-        assert found.contrasts[0].decision == "untestable: not measured for a and b"
+        assert found.contrasts[0].decision == "untestable: not measured for A and B"
 
     def test_a_ratio_without_denominator_is_untestable_and_not_a_number(self) -> None:
         info = dataclasses.replace(FUTURE, reduction="leakage", headline="mean")

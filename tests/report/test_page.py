@@ -18,7 +18,8 @@ from factorjepa import commands
 from factorjepa.errors import ReportError, ScoresError
 from factorjepa.examples import Example, Question
 from factorjepa.missing import Missing
-from factorjepa.report.answers import answers, cautions, change
+from factorjepa.report.answers import answers, change
+from factorjepa.report.cautions import cautions
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
 from factorjepa.scores import Scores
@@ -179,10 +180,9 @@ class TestHonesty:
         assert "put down" not in self.short(self.decided(credited, everything, "over mono_supervised"))
 
     def test_untestable_is_said_with_its_reason(self, material: Material) -> None:
-        gone = dict.fromkeys(material.primary, "untestable: no scores of auto_rgn")
-        one = answers(self.decided(material, gone), "nano")[0]
-        assert one.short == "It cannot be said."
-        assert "no scores of auto_rgn" in one.evidence[0]
+        gone = dict.fromkeys(material.primary, "untestable: no clip has a value for both")
+        said = self.short(self.decided(material, gone))
+        assert said == "It cannot be said. FactorJEPA over Auto-RGN is untestable: no clip has a value for both."
 
     def test_every_better_on_the_page_is_a_decision(self, material: Material) -> None:
         for row in material.contrasts("nano", "total"):
@@ -206,6 +206,51 @@ class TestHonesty:
             cities=11, sources=5, clips=2, seeds=(1, 2), methods=("frozen", "factorjepa"), structure=False
         )
         assert cautions(Material("x", many, compare(many, QUICK))) == []
+
+
+@pytest.fixture(scope="module")
+def partial() -> Material:
+    scores = synthetic.scores(
+        cities=8, sources=2, clips=1, seeds=(17,), methods=("frozen", "full", "lora", "factorjepa"), structure=False
+    )
+    return Material("x", scores, compare(scores, QUICK))
+
+
+class TestWithoutTheBaseline:
+    """Auto-RGN was not evaluated, other methods were: the page says so, and does not deny what was tested."""
+
+    def test_the_first_three_answers_name_the_method_that_is_missing(self, partial: Material) -> None:
+        help_, much, sure, _ = (one.short for one in answers(partial, "nano"))
+        assert all("Auto-RGN was not evaluated" in said for said in (help_, much, sure))
+        assert "the paper's question cannot be answered" in help_
+        assert "factorjepa train CORPUS --out RUN --method auto_rgn" in help_
+
+    def test_what_was_tested_is_counted_and_estimated(self, partial: Material) -> None:
+        tested = [row for row in partial.comparison.contrasts if row.decision in ("better", "worse", "not separated")]
+        decided = sum(row.decision != "not separated" for row in tested)
+        help_, much, sure, _ = answers(partial, "nano")
+        assert decided
+        assert f"{decided} of {len(tested)} other tests decided" in sure.short
+        assert "Nothing could be tested" not in sure.short
+        assert "Against Full fine-tuning (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
+        assert any(line.startswith("Over LoRA, exploratory: better on") for line in help_.evidence)
+
+    def test_two_missing_methods_are_both_named(self) -> None:
+        scores = synthetic.scores(cities=6, sources=2, clips=1, seeds=(1,), methods=("frozen", "lora"), structure=False)
+        said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short
+        assert "FactorJEPA and Auto-RGN were not evaluated" in said
+        assert "--method factorjepa and factorjepa train" in said
+
+    def test_contrasts_that_cannot_be_made_are_one_folded_line_with_titles(
+        self, tmp_path: Path, partial: Material
+    ) -> None:
+        page = made(tmp_path, partial.scores)
+        contrasts = page.text.split("Contrasts and decisions")[-1].split("Where it helps")[0]
+        assert "nano: 5 prespecified contrasts could not be tested" in contrasts
+        assert "total: FactorJEPA over Auto-RGN, Future-frame L1" in contrasts
+        assert "untestable" not in contrasts
+        assert "auto_rgn" not in contrasts
+        assert "Auto-RGN was not evaluated" in (tmp_path / "report" / "index.html").read_text().split("<main>")[1]
 
 
 class TestHostile:
@@ -304,7 +349,7 @@ class TestHowItWasMade:
     ) -> None:
         monkeypatch.setattr(commands, "_line", "")
         page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False))
-        assert "factorjepa train" not in page.text
+        assert "factorjepa train" not in page.text.split("Commands")[-1]
         assert "factorjepa evaluate --out" not in page.text
         assert "Not recorded" in page.text
 

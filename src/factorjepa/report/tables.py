@@ -10,6 +10,7 @@ from ..scores import RunInfo
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS, PRESPECIFIED
 from ..statistics.verdict import UNTESTABLE
+from ..words import counted, listed
 from .forest import kind_of
 from .markup import Markup, joined, tag
 from .material import Material
@@ -95,7 +96,8 @@ def _chance_cell(value: float) -> Cell:
 
 def contrast_table(material: Material, backbone: str) -> Markup:
     """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
-    everything = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    here = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    everything = [row for row in here if not unmeasured(row)]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
@@ -115,7 +117,29 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     ]
     left = len(everything) - len(shown)
     more = f"; {left} more in tables/contrasts.csv" if left else ""
-    return table(headings, rows, f"{backbone}: paired contrasts; positive favours the first{more}", (3, 4, 5, 6, 7, 8))
+    caption = f"{backbone}: paired contrasts; positive favours the first{more}"
+    drawn = table(headings, rows, caption, (3, 4, 5, 6, 7, 8)) if rows else None
+    return joined(drawn, _without(material, backbone, [row for row in here if unmeasured(row)]))
+
+
+def unmeasured(row: ContrastRow) -> bool:
+    """Whether there is nothing to show: a method or its values are missing."""
+    return row.decision.startswith(UNTESTABLE) and not math.isfinite(row.effect)
+
+
+def _without(material: Material, backbone: str, rows: Sequence[ContrastRow]) -> Markup | None:
+    """The prespecified contrasts that could not be made, one line each."""
+    diagnostics: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        over = f"{row.contrast}: {material.title_of(row.a)} over {material.title_of(row.b)}"
+        why = material.decision(row).removeprefix(f"{UNTESTABLE}: ")
+        diagnostics.setdefault((over, why), []).append(material.name(row.diagnostic))
+    if not rows:
+        return None
+    lines = [tag("li", f"{over}, {listed(names)}: {why}.") for (over, why), names in diagnostics.items()]
+    count = len({row.contrast for row in rows})
+    summary = f"{backbone}: {counted(count, 'prespecified contrast')} could not be tested"
+    return tag("details", tag("summary", summary), tag("ul", lines))
 
 
 def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:

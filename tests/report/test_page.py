@@ -253,6 +253,38 @@ class TestWithoutTheBaseline:
         assert "Auto-RGN was not evaluated" in (tmp_path / "report" / "index.html").read_text().split("<main>")[1]
 
 
+class TestTooFewCities:
+    """Fewer than six cities decide nothing, and nothing on the page looks as if they had been tested."""
+
+    @pytest.fixture
+    def few(self) -> Scores:
+        return synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+
+    def test_the_answers_say_that_nothing_is_decided(self, few: Scores) -> None:
+        said = [one.short for one in answers(Material("x", few, compare(few, QUICK)), "nano")]
+        for number in (0, 2, 3):
+            assert "The scores are of 4 cities, and fewer than 6 decide nothing" in said[number]
+        assert "untestable: 4 cities are too few" in said[1]
+        assert not any("adjusted p" in one for one in said)
+
+    def test_marks_and_tables_show_no_test(self, few: Scores, tmp_path: Path) -> None:
+        page = made(tmp_path, few)
+        marks = {
+            e.attributes["class"]
+            for e in page.elements
+            if "wide" in e.inside and "mark" in e.attributes.get("class", "")
+        }
+        assert marks == {"mark untested"}
+        assert any(e.attributes.get("class") == "mark untested" and "legend" in e.inside for e in page.elements)
+        assert (
+            " H" not in page.text.split("Contrasts and decisions")[-1].split("adjusted p", 2)[-1].split("As a table")[0]
+        )
+        with open(tmp_path / "report" / "tables" / "contrasts.csv", encoding="utf-8", newline="") as opened:
+            rows = list(csv.DictReader(opened))
+        assert {row["adjusted_p"] for row in rows} == {""}
+        assert any(row["p"] for row in rows)
+
+
 class TestHostile:
     def test_names_with_markup_are_shown_and_not_obeyed(self, tmp_path: Path) -> None:
         evil = '<script>alert("x")</script>&amp;\x00'

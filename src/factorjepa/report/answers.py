@@ -268,7 +268,8 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     question = "Where does it fail?"
     ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a == OURS]
     if all(row.decision.startswith(UNTESTABLE) for row in ours):
-        return Answer(question, "It is not known: nothing about FactorJEPA could be tested.", [])
+        few = f" {_too_few(ours)}." if any(row.cities for row in ours) else ""
+        return Answer(question, f"It is not known: nothing about FactorJEPA could be tested.{few}", [])
     worse: dict[str, list[str]] = {}
     for row in ours:
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure

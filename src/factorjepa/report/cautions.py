@@ -6,6 +6,7 @@ import math
 
 from ..statistics.compare import FEW_CITIES
 from ..statistics.intervals import expected_coverage
+from ..statistics.verdict import LEAST_CITIES
 from ..words import counted, listed
 from .material import Material
 from .numbers import number
@@ -22,9 +23,10 @@ def cautions(material: Material) -> list[str]:
     elif cities < FEW_CITIES:
         confidence = float(material.comparison.settings.get("confidence", 0.95))
         covered = expected_coverage(cities, confidence)
+        undecided = f" Fewer than {LEAST_CITIES} decide nothing." if cities < LEAST_CITIES else ""
         said.append(
             f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
-            "small."
+            f"small.{undecided}"
         )
     if clips < FEW_CLIPS or sources < FEW_SOURCES:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from .. import __version__
-from ..statistics.verdict import verdict
+from ..statistics.verdict import LEAST_CITIES, verdict
 from . import figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
@@ -22,6 +22,7 @@ _COUNTED = {
 }  # fmt: skip
 _LEGEND = (
     ("better", "better: adjusted p and interval agree"), ("worse", "worse"), ("open", "not separated"),
+    ("untested", "untestable: nothing is decided"),
 )  # fmt: skip
 
 
@@ -182,10 +183,10 @@ def _contrasts(material: Material) -> Markup:
     said = tag("details", tag("summary", "In words"), tag("ul", notes)) if notes else None
     made = [tables.contrast_table(material, backbone) for backbone in material.backbones]
     explained = (
-        "Decisions need both an adjusted p of at most "
-        f"{material.comparison.settings.get('alpha', 0.05):g} and an interval without zero. H: Holm over the "
-        "prespecified family; "
-        "BH: Benjamini-Hochberg over the rest, exploratory. Stable: no sensitivity analysis turns the direction round."
+        "Decisions need an adjusted p of at most "
+        f"{material.comparison.settings.get('alpha', 0.05):g}, an interval without zero, and at least {LEAST_CITIES} "
+        "cities. H: Holm over the prespecified family; BH: Benjamini-Hochberg over the rest, exploratory. Unstable: a "
+        "sensitivity analysis turns the direction round."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 

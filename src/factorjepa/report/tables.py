@@ -144,8 +144,8 @@ def _without(material: Material, backbone: str, rows: Sequence[ContrastRow]) -> 
 
 def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
     places = decimals(row.low, row.high, row.effect)
-    adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if row.adjustment else NOTHING
     tested = not row.decision.startswith(UNTESTABLE)
+    adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if tested else ""
     return [
         f"{material.title_of(row.a)} over {material.title_of(row.b)}",
         row.contrast if row.contrast in _NAMED else "",
@@ -154,8 +154,8 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
         Cell(interval(row.low, row.high, places, sign=True) if tested else NOTHING, row.low),
         Cell(number(row.units, 1, sign=True), row.units),
         Cell(number(row.ratio, 3), row.ratio),
-        Cell(p_value(row.p), row.p),
-        Cell(adjusted, row.adjusted_p),
+        Cell(p_value(row.p), row.p) if tested else Cell("", math.nan),
+        Cell(adjusted, row.adjusted_p if tested else math.nan),
         Cell(
             row.decision,
             class_=f"decision {kind_of(row)}",

@@ -20,6 +20,7 @@ from factorjepa.examples import Example, Question
 from factorjepa.missing import Missing
 from factorjepa.report.answers import answers, change
 from factorjepa.report.cautions import cautions
+from factorjepa.report.curves import Run
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
 from factorjepa.scores import Scores
@@ -283,6 +284,48 @@ class TestTooFewCities:
             rows = list(csv.DictReader(opened))
         assert {row["adjusted_p"] for row in rows} == {""}
         assert any(row["p"] for row in rows)
+
+
+class TestTraining:
+    """Cautions are about the updates made and the settings used, not about the checkpoint that was chosen."""
+
+    def of(self, **changes: dict[str, Any]) -> str:
+        """Cautions where the named methods' runs differ as told; every run made 2,000 updates and chose the 8th."""
+        names = ("frozen", "wise_0.5", "auto_rgn", "factorjepa")
+        scores = synthetic.scores(**SMALL, methods=names, structure=False, step=8)
+        scores.runs[:] = [
+            dataclasses.replace(run, **{"updates": 2000, "config": "lr: 0.1", **changes.get(run.method, {})})
+            for run in scores.runs
+        ]
+        return " ".join(cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []))))
+
+    def test_an_early_best_checkpoint_is_no_short_training(self) -> None:
+        assert "Trained for" not in self.of()
+
+    def test_few_updates_are_the_updates_made(self) -> None:
+        short = {"updates": 40}
+        assert "Trained for at most 40 updates" in self.of(auto_rgn=short, factorjepa=short)
+
+    def test_the_run_s_own_record_counts_where_the_scores_do_not_say(self, run: Make) -> None:
+        scores = synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False, step=8)
+        scores.runs[:] = [dataclasses.replace(one, run="a") for one in scores.runs]
+        drawn = Run.read(run("a", updates=100, until=60))
+        found = cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []), runs=[drawn]))
+        assert any("at most 60 updates" in line for line in found)
+
+    def test_equal_training_is_not_called_unequal(self) -> None:
+        assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
+
+    def test_what_differs_is_named_with_its_values_and_methods(self) -> None:
+        said = self.of(auto_rgn={"updates": 1500, "config": "lr: 0.2"})
+        assert "Unequal training: differences between methods may come from it. " in said
+        assert "updates: 1500 (Auto-RGN), 2000 (FactorJEPA); lr: 0.2 (Auto-RGN), 0.1 (FactorJEPA)." in said
+
+    def test_a_run_knows_how_many_updates_it_made(self, run: Make) -> None:
+        folder = RunDirectory(run("a", until=7))
+        assert folder.updates_made() == 7
+        (folder.folder / "metrics.jsonl").unlink()
+        assert folder.updates_made() is None
 
 
 class TestHostile:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 
+from ..adaptation import METHODS
+from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
 from ..words import counted, listed
 from .material import Material
 from .numbers import number
+from .provenance import settings_of
 
 FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
+# Settings of a run that a fair comparison keeps equal.
+PROTOCOL = (
+    "updates", "batch", "accumulate", "lr", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
+    "data", "clips", "weights",
+)  # fmt: skip
+_NAMED = 4  # methods, before they are counted
 
 
 def cautions(material: Material) -> list[str]:
@@ -30,16 +39,56 @@ def cautions(material: Material) -> list[str]:
         )
     if clips < FEW_CLIPS or sources < FEW_SOURCES:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
-    trained = [run for run in scores.runs if run.trainable > 0]
+    trained = [run for run in scores.runs if _trains(run)]
     if trained and max(seeds_of(material).values()) == 1:
         said.append("One training seed per method: differences between training runs are not seen.")
-    steps = max((run.step for run in trained), default=0)
-    if trained and steps < FEW_UPDATES:
+    made = max((_updates(material, run) for run in trained), default=0)
+    if trained and made < FEW_UPDATES:
         said.append(
-            f"Trained for at most {counted(steps, 'update')}: this shows that everything runs, not which method is "
+            f"Trained for at most {counted(made, 'update')}: this shows that everything runs, not which method is "
             "better."
         )
-    return said
+    return said + [line for backbone in material.backbones for line in unequal_training(material, backbone)]
+
+
+def unequal_training(material: Material, backbone: str) -> list[str]:
+    """In what the training of the compared runs differs, other than in the method; empty where it does not."""
+    by_setting: dict[str, dict[str, list[str]]] = {key: {} for key in PROTOCOL}
+    for run in material.scores.runs:
+        if run.backbone == backbone and _trains(run):
+            used = settings_of(run) | {"updates": _updates(material, run)}
+            for key in PROTOCOL:
+                if key in used:
+                    value = "not set" if used[key] is None else str(used[key])
+                    by_setting[key].setdefault(value, []).append(run.title)
+    differences = [
+        f"{key}: " + ", ".join(f"{value} ({_few(list(dict.fromkeys(titles)))})" for value, titles in values.items())
+        for key, values in by_setting.items()
+        if len(values) > 1
+    ]
+    if not differences:
+        return []
+    where = f" on {backbone}" if len(material.backbones) > 1 else ""
+    return [f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}."]
+
+
+def _few(titles: list[str]) -> str:
+    more = len(titles) - _NAMED
+    return listed(titles) if more <= 1 else f"{', '.join(titles[:_NAMED])} and {more} more"
+
+
+def _trains(run: RunInfo) -> bool:
+    """Not the frozen model, nor one that is interpolated from a run without an update of its own."""
+    return run.trainable > 0 and (run.method not in METHODS or METHODS[run.method].trains)
+
+
+def _updates(material: Material, run: RunInfo) -> int:
+    """Updates made, not the checkpoint's: as the scores say, else the run's own record, else as planned."""
+    if run.updates is not None:
+        return run.updates
+    recorded = [one.last for one in material.runs if one.name == run.run]
+    planned = settings_of(run).get("updates")
+    return recorded[0] if recorded else planned if isinstance(planned, int) else run.step
 
 
 def near_chance(material: Material, backbone: str) -> list[str]:

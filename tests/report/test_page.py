@@ -23,6 +23,7 @@ from factorjepa.report.cautions import cautions
 from factorjepa.report.curves import Run
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
+from factorjepa.report.tables import contrast_table
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
 from factorjepa.training.run import RunDirectory
@@ -197,6 +198,12 @@ class TestHonesty:
         assert change(material, row).startswith("\N{MINUS SIGN}")
         turned = self.decided(material, {"future_l1": "better"}, stable=False)
         assert any("turns round" in line for line in answers(turned, "nano")[2].evidence)
+
+    def test_the_table_says_unstable_in_the_cell_of_the_decision(self, material: Material) -> None:
+        turned = self.decided(material, {"future_l1": "better"}, stable=False)
+        assert ">better, unstable</td>" in str(contrast_table(turned, "nano"))
+        steady = self.decided(material, {"future_l1": "better"}, stable=True)
+        assert ">better</td>" in str(contrast_table(steady, "nano"))
 
     def test_small_samples_are_pointed_out_and_large_ones_are_not(self) -> None:
         few = synthetic.scores(**{**SMALL, "seeds": (17,)}, structure=False, step=40)

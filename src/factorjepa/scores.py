@@ -83,6 +83,7 @@ class RunInfo:
     trained_by: tuple[str, ...] = ()  # command lines; none: not recorded
     evaluated_by: str = ""  # command line; empty: not recorded
     missing: tuple[Missing, ...] = ()  # scores that cannot be had
+    updates: int | None = None  # made in training, of which `step` was chosen; None: not recorded
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> RunInfo:

@@ -171,6 +171,12 @@ class TestFewClusters:
         assert row.low < row.effect < row.high
         assert "one city: sources resampled" in row.note
 
+    def test_an_untestable_contrast_has_no_adjusted_p(self) -> None:
+        few, enough = (contrast(rows_of({"a": -1.0, "b": 0.0}, cities=n)) for n in (5, 6))
+        assert math.isfinite(few.p)
+        assert (math.isnan(few.adjusted_p), few.adjustment) == (True, "")
+        assert math.isfinite(enough.adjusted_p)
+
     def test_few_cities_carry_a_warning_and_many_do_not(self) -> None:
         few, many = (compare(scores_of(rows_of({"a": 0.0}, cities=n)), QUICK) for n in (4, 10))
         assert few.scores[0].note == "4 cities: intervals are too narrow, some cover 81%"
@@ -205,7 +211,7 @@ class TestMissing:
         found = compare(scores_of(rows), QUICK)
         assert math.isnan(found.scores[0].mean)
         assert found.scores[0].note == "no value"
-        assert found.contrasts[0].decision == "untestable: not measured for a and b"
+        assert found.contrasts[0].decision == "untestable: not measured for A and B"
 
     def test_a_ratio_without_denominator_is_untestable_and_not_a_number(self) -> None:
         info = dataclasses.replace(FUTURE, reduction="leakage", headline="mean")

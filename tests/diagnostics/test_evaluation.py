@@ -166,6 +166,9 @@ def test_what_is_missing_and_the_commands_travel_with_the_scores(
     of = {info.method: info for info in scores.runs}
     assert of["full"].trained_by == ("factorjepa train a", "factorjepa train a --resume")
     assert (of["full"].evaluated_by, of["frozen"].evaluated_by) == ("factorjepa evaluate x", "factorjepa evaluate y")
+    made = RunDirectory(run).updates_made()
+    assert made
+    assert (of["full"].updates, of["frozen"].updates) == (made, 0)
     assert of["frozen"].trained_by == ()
     assert "Channel leakage: no score of 1 clip for all 2 methods: the predictor has no channels" in scores.lacks()
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from factorjepa.report.making import make_report
+from factorjepa.statistics import CompareSettings
+
+from . import synthetic
 from .browser import NAMES, Tab, browser, found
 
 PROGRAM = found()
@@ -49,6 +53,21 @@ def test_the_page_fits_the_screen_and_complains_of_nothing(
     assert all(url.startswith(("file:", "data:")) for url in asked)
     if folder := os.environ.get("REPORT_PICTURES"):
         tab.picture(Path(folder) / f"{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("cities", [4, 10])
+def test_the_table_of_contrasts_is_seen_whole_on_a_laptop(tab: Tab, tmp_path: Path, cities: int) -> None:
+    synthetic.scores(cities=cities, sources=2, clips=1, seeds=(17, 29), structure=False).write(
+        tmp_path / "scores.parquet"
+    )
+    page = make_report(tmp_path, settings=CompareSettings(replicates=500, mixed="none")).page
+    tab.open(page, 1280, 800, "light")
+    frame = "document.querySelector('#contrasts .scroll')"
+    assert tab.value(f"{frame}.scrollWidth") <= tab.value(f"{frame}.clientWidth")
+    clipped = "[...document.querySelectorAll('#contrasts td')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert tab.value(clipped) == 0
+    if folder := os.environ.get("REPORT_PICTURES"):
+        tab.picture(Path(folder) / f"contrasts-{cities}.png")
 
 
 def test_a_click_on_a_heading_sorts_the_table(tab: Tab, rich: Path) -> None:

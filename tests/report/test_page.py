@@ -18,9 +18,11 @@ from factorjepa import commands
 from factorjepa.errors import ReportError, ScoresError
 from factorjepa.examples import Example, Question
 from factorjepa.missing import Missing
-from factorjepa.report.answers import answers, cautions, change
+from factorjepa.report.answers import answers, change
+from factorjepa.report.cautions import cautions
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
+from factorjepa.report.tables import contrast_table
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
 from factorjepa.training.run import RunDirectory
@@ -179,10 +181,9 @@ class TestHonesty:
         assert "put down" not in self.short(self.decided(credited, everything, "over mono_supervised"))
 
     def test_untestable_is_said_with_its_reason(self, material: Material) -> None:
-        gone = dict.fromkeys(material.primary, "untestable: no scores of auto_rgn")
-        one = answers(self.decided(material, gone), "nano")[0]
-        assert one.short == "It cannot be said."
-        assert "no scores of auto_rgn" in one.evidence[0]
+        gone = dict.fromkeys(material.primary, "untestable: no clip has a value for both")
+        said = self.short(self.decided(material, gone))
+        assert said == "It cannot be said. FactorJEPA over Auto-RGN is untestable: no clip has a value for both."
 
     def test_every_better_on_the_page_is_a_decision(self, material: Material) -> None:
         for row in material.contrasts("nano", "total"):
@@ -196,6 +197,12 @@ class TestHonesty:
         assert change(material, row).startswith("\N{MINUS SIGN}")
         turned = self.decided(material, {"future_l1": "better"}, stable=False)
         assert any("turns round" in line for line in answers(turned, "nano")[2].evidence)
+
+    def test_the_table_says_unstable_in_the_cell_of_the_decision(self, material: Material) -> None:
+        turned = self.decided(material, {"future_l1": "better"}, stable=False)
+        assert ">better, unstable</td>" in str(contrast_table(turned, "nano"))
+        steady = self.decided(material, {"future_l1": "better"}, stable=True)
+        assert ">better</td>" in str(contrast_table(steady, "nano"))
 
     def test_small_samples_are_pointed_out_and_large_ones_are_not(self) -> None:
         few = synthetic.scores(**{**SMALL, "seeds": (17,)}, structure=False, step=40)
@@ -304,7 +311,7 @@ class TestHowItWasMade:
     ) -> None:
         monkeypatch.setattr(commands, "_line", "")
         page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False))
-        assert "factorjepa train" not in page.text
+        assert "factorjepa train" not in page.text.split("Commands")[-1]
         assert "factorjepa evaluate --out" not in page.text
         assert "Not recorded" in page.text
 

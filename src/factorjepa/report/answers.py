@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..statistics import ContrastRow
-from ..statistics.compare import FEW_CITIES
 from ..statistics.contrasts import OURS
-from ..statistics.intervals import expected_coverage
-from ..statistics.verdict import BETTER, NOT_SEPARATED, UNTESTABLE, WORSE
+from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_SEPARATED, UNTESTABLE, WORSE
 from ..words import counted, listed
-from .material import Material
+from .cautions import seeds_of
+from .material import BASELINE, Material
 from .numbers import decimals, estimate, interval, number, p_value, percent
 
-FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 _NO_CHANGE = 0.95  # intervention error, in shares of the true change, from which a prediction says next to nothing
 
 
@@ -36,61 +34,19 @@ def answers(material: Material, backbone: str) -> list[Answer]:
     total = material.contrasts(backbone, "total")
     return [
         _help(material, backbone, total),
-        _how_much(material, total),
+        _how_much(material, backbone, total),
         _how_sure(material, backbone, total),
         _failures(material, backbone, total),
     ]
 
 
-def cautions(material: Material) -> list[str]:
-    """Why this sample may be too small to say anything; empty for one that is not."""
-    scores, said = material.scores, []
-    cities, sources, clips = (len(scores.values(name)) for name in ("city", "source", "clip_id"))
-    if cities == 1:
-        said.append("All clips come from one city: nothing is decided, because nothing is known about another one.")
-    elif cities < FEW_CITIES:
-        confidence = float(material.comparison.settings.get("confidence", 0.95))
-        covered = expected_coverage(cities, confidence)
-        said.append(
-            f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
-            "small."
-        )
-    if clips < FEW_CLIPS or sources < FEW_SOURCES:
-        said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
-    trained = [run for run in scores.runs if run.trainable > 0]
-    if trained and max(_seeds(material).values()) == 1:
-        said.append("One training seed per method: differences between training runs are not seen.")
-    steps = max((run.step for run in trained), default=0)
-    if trained and steps < FEW_UPDATES:
-        said.append(
-            f"Trained for at most {counted(steps, 'update')}: this shows that everything runs, not which method is "
-            "better."
-        )
-    return said
-
-
-def near_chance(material: Material, backbone: str) -> list[str]:
-    """Diagnostics on which methods are not above what who knows nothing scores, and how many of them."""
-    said = []
-    for info in material.diagnostics.values():
-        chance = material.chance(backbone, info.name)
-        rows = [row for row in material.rows(backbone, info.name) if math.isfinite(row.low)]
-        sign = 1.0 if info.direction == "higher" else -1.0
-        near = [row for row in rows if min(sign * row.low, sign * row.high) <= sign * chance]
-        if not near or not math.isfinite(chance):
-            continue
-        who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
-        more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
-        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
-    return said
-
-
 def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Does factorization help?"
-    tested = [row for row in total if not row.decision.startswith(UNTESTABLE)]
+    tested = _tested(total)
     if not tested:
-        reasons = sorted({row.decision.removeprefix(f"{UNTESTABLE}: ") for row in total}) or ["no primary scores"]
-        return Answer(question, "It cannot be said.", [f"FactorJEPA over Auto-RGN is untestable: {listed(reasons)}."])
+        others = _others(material, backbone)
+        evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
+        return Answer(question, f"It cannot be said. {_why_not(material, backbone, total)}", evidence)
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, tested, decision) for decision in (BETTER, WORSE, NOT_SEPARATED)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
@@ -98,7 +54,7 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
         ("pkg", "the factorized predictor without factor targets"),
         ("sup|pkg", "factor targets on top of it"),
     ):
-        rows = [row for row in material.contrasts(backbone, contrast) if not row.decision.startswith(UNTESTABLE)]
+        rows = _tested(material.contrasts(backbone, contrast))
         if rows:
             over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
             evidence.append(f"Attribution, {meaning} ({over}): {_decisions(material, rows)}.")
@@ -121,6 +77,46 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     return Answer(question, short, evidence)
 
 
+def _tested(rows: Sequence[ContrastRow]) -> list[ContrastRow]:
+    return [row for row in rows if not row.decision.startswith(UNTESTABLE)]
+
+
+def _others(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
+    """Tested contrasts of FactorJEPA over other methods, by the other's title."""
+    found: dict[str, list[ContrastRow]] = {}
+    for row in _tested(material.contrasts(backbone)):
+        if row.a == OURS and row.contrast != "total":
+            found.setdefault(material.title_of(row.b), []).append(row)
+    return found
+
+
+def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) -> str:
+    """Why the paper's contrast is open, and what to do about it."""
+    absent = material.absent(backbone, (OURS, BASELINE))
+    if absent:
+        add = " and ".join(f"factorjepa train CORPUS --out RUN --method {method}" for method in absent)
+        return (
+            f"{_not_evaluated(material, absent)}, so the paper's question cannot be answered; add "
+            f"{'it' if len(absent) == 1 else 'them'}: {add}, then evaluate all runs together."
+        )
+    if not total:
+        return "There are no scores of a primary diagnostic."
+    if all(0 < row.cities < LEAST_CITIES for row in total):
+        return f"{_too_few(total)}."
+    reasons = sorted({row.decision.removeprefix(f"{UNTESTABLE}: ") for row in total})
+    return f"{material.title_of(OURS)} over {material.title_of(BASELINE)} is untestable: {listed(reasons)}."
+
+
+def _not_evaluated(material: Material, methods: Sequence[str]) -> str:
+    titles = listed([material.title_of(method) for method in methods])
+    return f"{titles} {'was' if len(methods) == 1 else 'were'} not evaluated"
+
+
+def _too_few(rows: Sequence[ContrastRow]) -> str:
+    most = max(row.cities for row in rows)
+    return f"The scores are of {counted(most, 'city', 'cities')}, and fewer than {LEAST_CITIES} decide nothing"
+
+
 def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
     """Whether the gain, on these diagnostics, may be put down to the factorization."""
     if not controls:
@@ -141,26 +137,39 @@ def _beaten(row: ContrastRow, gains: set[str]) -> bool:
 
 
 def _controls(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
-    found: dict[str, list[ContrastRow]] = {}
-    for row in material.contrasts(backbone):
-        if row.a == OURS and material.family(row.b) == "control" and not row.decision.startswith(UNTESTABLE):
-            found.setdefault(material.title_of(row.b), []).append(row)
-    return found
+    others = _others(material, backbone)
+    return {name: rows for name, rows in others.items() if material.family(rows[0].b) == "control"}
 
 
-def _how_much(material: Material, total: Sequence[ContrastRow]) -> Answer:
+def _how_much(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "By how much?"
     known = [row for row in total if math.isfinite(row.effect)]
     if not known:
-        return Answer(question, "There is no estimate.", [])
-    evidence = []
-    for row in known:
-        separated = "" if row.decision in (BETTER, WORSE) else f"; {row.decision}"
-        units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
-        evidence.append(f"{material.name(row.diagnostic)}: {change(material, row)}{units}{separated}.")
+        return _how_much_otherwise(question, material, backbone, total)
     first = known[0]
     words = f"{material.name(first.diagnostic)}: {change(material, first)} against {material.title_of(first.b)}"
-    return Answer(question, f"{words}{_doubt(first)}.", evidence)
+    return Answer(question, f"{words}{_doubt(first)}.", [_amount(material, row) for row in known])
+
+
+def _how_much_otherwise(question: str, material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
+    """The paper's contrast has no estimate: why, and what FactorJEPA does against the methods that are there."""
+    absent = material.absent(backbone, (OURS, BASELINE))
+    why = f"{_not_evaluated(material, absent)}." if absent else _why_not(material, backbone, total)
+    short = f"There is no estimate of {material.title_of(OURS)} over {material.title_of(BASELINE)}: {why}"
+    rows = [row for found in _others(material, backbone).values() for row in found]
+    if rows:
+        first = rows[0]
+        short += (
+            f" Against {material.title_of(first.b)} (exploratory), {material.name(first.diagnostic)}: "
+            f"{change(material, first)}{_doubt(first)}."
+        )
+    return Answer(question, short, [f"Against {material.title_of(row.b)}, {_amount(material, row)}" for row in rows])
+
+
+def _amount(material: Material, row: ContrastRow) -> str:
+    separated = "" if row.decision in (BETTER, WORSE) else f"; {row.decision}"
+    units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
+    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{separated}."
 
 
 def change(material: Material, row: ContrastRow) -> str:
@@ -183,19 +192,19 @@ def _doubt(row: ContrastRow) -> str:
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question, comparison = "How sure are we?", material.comparison
-    tested = [row for row in total if math.isfinite(row.adjusted_p)]
+    tested = _tested(total)
     places = [row for row in comparison.scores if row.backbone == backbone]
     clips, sources, cities = (
         max((getattr(row, name) for row in places), default=0) for name in ("clips", "sources", "cities")
     )
     sample = f"{counted(cities, 'city', 'cities')}, {counted(sources, 'source video')}, {counted(clips, 'clip')}"
-    seeds = max(_seeds(material, backbone).values(), default=0)
+    seeds = max(seeds_of(material, backbone).values(), default=0)
     evidence = [
         f"{sample} and {counted(seeds, 'training seed')}; paired hierarchical bootstrap over cities and sources, "
         f"{_replicates(material)}BCa intervals."
     ]
     if not tested:
-        return Answer(question, "Nothing could be tested.", evidence)
+        return Answer(question, _sure_otherwise(material, backbone, total, sample), evidence)
     decided = [row for row in tested if row.decision in (BETTER, WORSE)]
     family = sum(
         row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone for row in comparison.contrasts
@@ -228,6 +237,28 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     return Answer(question, f"{short}; {sample}.", evidence)
 
 
+def _sure_otherwise(material: Material, backbone: str, total: Sequence[ContrastRow], sample: str) -> str:
+    """The paper's contrast was not tested; others may have been."""
+    here = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    tested = _tested(here)
+    measured = [row for row in here if row.cities]
+    absent = material.absent(backbone, (OURS, BASELINE))
+    said = [f"{_not_evaluated(material, absent)}: the paper's contrast was not tested."] if absent else []
+    if tested:
+        decided = sum(row.decision in (BETTER, WORSE) for row in tested)
+        said.append(
+            f"{decided} of {counted(len(tested), 'other test')} decided at adjusted p "
+            f"\N{LESS-THAN OR EQUAL TO} {material.comparison.settings.get('alpha', 0.05):g}; {sample}."
+        )
+    elif measured and all(row.cities < LEAST_CITIES for row in measured):
+        said.append(f"Nothing was decided. {_too_few(measured)}: {sample}.")
+    else:
+        said.append(f"Nothing could be tested; {sample}.")
+    if tested and not absent:
+        said.insert(0, _why_not(material, backbone, total))
+    return " ".join(said)
+
+
 def _replicates(material: Material) -> str:
     known = material.comparison.settings.get("replicates")
     return f"{known:,} replicates, " if isinstance(known, int) else ""
@@ -237,7 +268,8 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     question = "Where does it fail?"
     ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a == OURS]
     if all(row.decision.startswith(UNTESTABLE) for row in ours):
-        return Answer(question, "It is not known: nothing about FactorJEPA could be tested.", [])
+        few = f" {_too_few(ours)}." if any(row.cities for row in ours) else ""
+        return Answer(question, f"It is not known: nothing about FactorJEPA could be tested.{few}", [])
     worse: dict[str, list[str]] = {}
     for row in ours:
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
@@ -291,15 +323,6 @@ def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> 
             )
             said.append(f"{where}: {shown} (descriptive).")
     return said
-
-
-def _seeds(material: Material, backbone: str | None = None) -> dict[str, int]:
-    """Seeds of every method that trains."""
-    found: dict[str, set[int]] = {}
-    for run in material.scores.runs:
-        if backbone in (None, run.backbone):
-            found.setdefault(run.method, set()).add(run.seed)
-    return {method: len(seeds) for method, seeds in found.items()}
 
 
 def _names(material: Material, rows: Sequence[ContrastRow], decision: str) -> list[str]:

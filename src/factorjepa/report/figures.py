@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -56,7 +57,11 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
     groups: list[Group] = []
     attribution = []
     for name, word in _PRESPECIFIED.items():
-        its = {row.diagnostic: row for row in rows if row.contrast == name and row.family == "primary"}
+        its = {
+            row.diagnostic: dataclasses.replace(row, decision=material.decision(row))
+            for row in rows
+            if row.contrast == name and row.family == "primary"
+        }
         if any(row.adjustment or math.isfinite(row.effect) for row in its.values()) or (its and name == "total"):
             one = next(iter(its.values()))
             attribution.append(Line(f"{word}: {material.title_of(one.a)} over {material.title_of(one.b)}", its, word))

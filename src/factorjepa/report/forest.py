@@ -39,6 +39,8 @@ class Group:
 
 def kind_of(row: ContrastRow) -> str:
     """The mark's class, which is the decision."""
+    if row.decision.startswith(UNTESTABLE):
+        return "untested"
     return {BETTER: "better", WORSE: "worse"}.get(row.decision, "open")
 
 

@@ -9,10 +9,13 @@ from functools import cached_property
 import numpy as np
 import pyarrow.compute as pc
 
+from ..adaptation import METHODS
 from ..examples import Example
 from ..scores import CHANCE, DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
+from ..statistics.verdict import UNTESTABLE
+from ..words import listed
 from .curves import Run
 from .provenance import Step
 
@@ -57,7 +60,23 @@ class Material:
         return {name: info for name, info in self.diagnostics.items() if info.status == "primary"}
 
     def title_of(self, method: str) -> str:
-        return self._about[method].title if method in self._about else method
+        """As its runs say; the catalogue's of a method that was not evaluated."""
+        if method in self._about:
+            return self._about[method].title
+        return METHODS[method].title if method in METHODS else method
+
+    def absent(self, backbone: str, methods: Sequence[str]) -> list[str]:
+        """Those of the methods that were not evaluated."""
+        present = {row.method for row in self.comparison.scores if row.backbone == backbone}
+        return [method for method in methods if method not in present]
+
+    def decision(self, row: ContrastRow) -> str:
+        """As decided; where a method was not evaluated, its title instead of its id."""
+        absent = self.absent(row.backbone, (row.a, row.b))
+        if not absent:
+            return row.decision
+        were = "was" if len(absent) == 1 else "were"
+        return f"{UNTESTABLE}: {listed([self.title_of(one) for one in absent])} {were} not evaluated"
 
     def family(self, method: str) -> str:
         return self._about[method].family if method in self._about else ""

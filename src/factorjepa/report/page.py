@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from importlib import resources
 
 from .. import __version__
+from ..statistics.verdict import LEAST_CITIES, verdict
 from . import figures, tables
-from .answers import Answer, answers, cautions, near_chance
+from .answers import Answer, answers
 from .cards import cards, example_views
+from .cautions import cautions, near_chance
 from .markup import Markup, joined, tag
 from .material import Material
 
@@ -20,6 +22,7 @@ _COUNTED = {
 }  # fmt: skip
 _LEGEND = (
     ("better", "better: adjusted p and interval agree"), ("worse", "worse"), ("open", "not separated"),
+    ("untested", "untestable: nothing is decided"),
 )  # fmt: skip
 
 
@@ -173,14 +176,17 @@ def _scorecard(material: Material, backbone: str) -> Markup:
 
 
 def _contrasts(material: Material) -> Markup:
-    notes = [tag("li", line) for line in (*material.comparison.verdict, *material.comparison.notes)]
+    rows = [row for row in material.comparison.contrasts if not tables.unmeasured(row)]
+    names = {name: info.title for name, info in material.scores.diagnostics.items()}
+    titles = {method: material.title_of(method) for row in rows for method in (row.a, row.b)}
+    notes = [tag("li", line) for line in (*verdict(rows, titles, names), *material.comparison.notes)]
     said = tag("details", tag("summary", "In words"), tag("ul", notes)) if notes else None
     made = [tables.contrast_table(material, backbone) for backbone in material.backbones]
     explained = (
-        "Decisions need both an adjusted p of at most "
-        f"{material.comparison.settings.get('alpha', 0.05):g} and an interval without zero. H: Holm over the "
-        "prespecified family; "
-        "BH: Benjamini-Hochberg over the rest, exploratory. Stable: no sensitivity analysis turns the direction round."
+        "Decisions need an adjusted p of at most "
+        f"{material.comparison.settings.get('alpha', 0.05):g}, an interval without zero, and at least {LEAST_CITIES} "
+        "cities. H: Holm over the prespecified family; BH: Benjamini-Hochberg over the rest, exploratory. Unstable: a "
+        "sensitivity analysis turns the direction round."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 

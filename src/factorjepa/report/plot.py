@@ -106,10 +106,12 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
 
 
 def mark(x: float, y: float, kind: str, hint: str = "") -> Markup:
-    """A circle; a diamond for what is worse; hollow for what is not separated."""
+    """A circle; a diamond for what is worse; hollow for what is not separated; a cross for what was not tested."""
     inner = tag("title", hint) if hint else None
     if kind == "worse":
         return tag("path", inner, d=f"M{x:.2f} {y - 5:.2f}l5 5l-5 5l-5-5z", class_="mark worse")
+    if kind == "untested":
+        return tag("path", inner, d=f"M{x - 4:.2f} {y - 4:.2f}l8 8m0-8l-8 8", class_="mark untested")
     return tag("circle", inner, cx=x, cy=y, r=4.0, class_=f"mark {kind}")
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from ..scores import RunInfo
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS, PRESPECIFIED
-from ..statistics.verdict import UNTESTABLE
+from ..statistics.verdict import UNTESTABLE, stated
+from ..words import counted, listed
 from .forest import kind_of
 from .markup import Markup, joined, tag
 from .material import Material
@@ -30,12 +31,18 @@ class Cell:
 
 
 def table(
-    headings: Sequence[str | Cell], rows: Sequence[Sequence[str | Cell]], caption: str, numeric: Sequence[int] = ()
+    headings: Sequence[str | Cell],
+    rows: Sequence[Sequence[str | Cell]],
+    caption: str,
+    numeric: Sequence[int] = (),
+    class_: str = "",
 ) -> Markup:
     """`numeric` names the columns that are aligned to the right."""
     head = tag("tr", [_heading(one, k in numeric) for k, one in enumerate(headings)])
     body = [tag("tr", [_cell(one, k in numeric, k == 0) for k, one in enumerate(row)]) for row in rows]
-    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body), class_="sortable")
+    whole = tag(
+        "table", tag("caption", caption), tag("thead", head), tag("tbody", body), class_=f"sortable {class_}".strip()
+    )
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
@@ -95,49 +102,61 @@ def _chance_cell(value: float) -> Cell:
 
 def contrast_table(material: Material, backbone: str) -> Markup:
     """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
-    everything = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    here = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    everything = [row for row in here if not unmeasured(row)]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
     rows = [_contrast_cells(material, row) for row in shown]
     headings: list[str | Cell] = [
-        "a over b",
-        "contrast",
-        "diagnostic",
-        "effect",
-        "95 % interval",
-        "units",
-        "a / b",
-        "p",
-        "adjusted p",
-        "decision",
-        "stable",
-        "note",
-    ]
+        "a over b", "diagnostic", "decision", Cell("effect", hint="with its 95 % interval"), "units", "a / b", "p",
+        "adjusted p", "note",
+    ]  # fmt: skip
     left = len(everything) - len(shown)
     more = f"; {left} more in tables/contrasts.csv" if left else ""
-    return table(headings, rows, f"{backbone}: paired contrasts; positive favours the first{more}", (3, 4, 5, 6, 7, 8))
+    caption = f"{backbone}: paired contrasts; positive favours the first{more}"
+    drawn = table(headings, rows, caption, (3, 4, 5, 6, 7), "contrasts") if rows else None
+    return joined(drawn, _without(material, backbone, [row for row in here if unmeasured(row)]))
+
+
+def unmeasured(row: ContrastRow) -> bool:
+    """Whether there is nothing to show: a method or its values are missing."""
+    return row.decision.startswith(UNTESTABLE) and not math.isfinite(row.effect)
+
+
+def _without(material: Material, backbone: str, rows: Sequence[ContrastRow]) -> Markup | None:
+    """The prespecified contrasts that could not be made, one line each."""
+    diagnostics: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        over = f"{row.contrast}: {material.title_of(row.a)} over {material.title_of(row.b)}"
+        why = material.decision(row).removeprefix(f"{UNTESTABLE}: ")
+        diagnostics.setdefault((over, why), []).append(material.name(row.diagnostic))
+    if not rows:
+        return None
+    lines = [tag("li", f"{over}, {listed(names)}: {why}.") for (over, why), names in diagnostics.items()]
+    count = len({row.contrast for row in rows})
+    summary = f"{backbone}: {counted(count, 'prespecified contrast')} could not be tested"
+    return tag("details", tag("summary", summary), tag("ul", lines))
 
 
 def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
     places = decimals(row.low, row.high, row.effect)
-    adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if row.adjustment else NOTHING
     tested = not row.decision.startswith(UNTESTABLE)
+    adjusted = f"{p_value(row.adjusted_p)} {'H' if row.adjustment == 'Holm' else 'BH'}" if tested else ""
+    name = tag("small", row.contrast) if row.contrast in _NAMED else None
+    effect, within = number(row.effect, places, sign=True), interval(row.low, row.high, places, sign=True)
     return [
-        f"{material.title_of(row.a)} over {material.title_of(row.b)}",
-        row.contrast if row.contrast in _NAMED else "",
-        Cell(material.name(row.diagnostic), class_="whole"),
-        Cell(number(row.effect, places, sign=True), row.effect),
-        Cell(interval(row.low, row.high, places, sign=True) if tested else NOTHING, row.low),
-        Cell(number(row.units, 1, sign=True), row.units),
-        Cell(number(row.ratio, 3), row.ratio),
-        Cell(p_value(row.p), row.p),
-        Cell(adjusted, row.adjusted_p),
+        Cell(joined(f"{material.title_of(row.a)} over {material.title_of(row.b)}", name)),
+        material.name(row.diagnostic),
         Cell(
-            row.decision,
+            stated(row),
             class_=f"decision {kind_of(row)}",
             hint=f"{row.family} family, {row.adjustment or 'not tested'}",
         ),
-        ("yes" if row.stable else "no") if tested else NOTHING,
+        Cell(joined(effect, tag("small", within)) if tested else effect, row.effect),
+        Cell(number(row.units, 1, sign=True), row.units),
+        Cell(number(row.ratio, 3), row.ratio),
+        Cell(p_value(row.p), row.p) if tested else Cell("", math.nan),
+        Cell(adjusted, row.adjusted_p if tested else math.nan),
         Cell(row.note, class_="note"),
     ]
 
@@ -165,8 +184,9 @@ def methods_table(material: Material, backbone: str) -> Markup:
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
         ])  # fmt: skip
     hours_said = "Time of all updates of one run, summed over its processes; mean over seeds"
+    chosen = Cell("checkpoint", hint="The update that validation chose")
     headings: list[str | Cell] = [
-        "method", "family", "trainable", "update", Cell("GPU-hours", hint=hours_said), "seeds", "dominated by",
+        "method", "family", "trainable", chosen, Cell("GPU-hours", hint=hours_said), "seeds", "dominated by",
     ]  # fmt: skip
     return table(
         headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)

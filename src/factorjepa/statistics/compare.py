@@ -29,7 +29,7 @@ from .pareto import pareto_rows
 from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
-from .verdict import UNTESTABLE, decide, verdict
+from .verdict import LEAST_CITIES, UNTESTABLE, decide, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
 Progress = Callable[[int, int], None]
@@ -134,6 +134,8 @@ class _Backbone:
                 row.adjusted_p, row.adjustment = float(value), adjustment
         for row in self.rows:
             row.decision = decide(row, self.settings.alpha)
+            if row.decision.startswith(UNTESTABLE):  # it counts in its family, but an adjusted p would claim a test
+                row.adjusted_p, row.adjustment = NAN, ""
         order = [contrast.name for contrast in self.contrasts]
         self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
 
@@ -144,6 +146,8 @@ class _Backbone:
             said.append("one city: sources were resampled, and nothing is said about other cities")
         elif place.cities < FEW_CITIES:
             said.append(f"{_too_narrow(place.cities, self.settings.confidence)}, and p-values are too small")
+        if place.cities < LEAST_CITIES:
+            said.append(f"nothing is decided: it takes at least {LEAST_CITIES} cities")
         absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")

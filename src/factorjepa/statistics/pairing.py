@@ -52,7 +52,7 @@ def pair_up(estimator: Estimator, measure: Measure, contrast: Contrast, own: Map
         return Unpaired(contrast, f"no scores of {' and '.join(absent)}")
     unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
     if unmeasured:
-        return Unpaired(contrast, f"not measured for {' and '.join(unmeasured)}")
+        return Unpaired(contrast, f"not measured for {' and '.join(map(panel.title, unmeasured))}")
     seeds_a, seeds_b, note = _seeds(panel, own[contrast.a], own[contrast.b])
     first_N = estimator.defined(measure, contrast.a, seeds_a)
     second_N = estimator.defined(measure, contrast.b, seeds_b)

@@ -84,8 +84,8 @@ class ContrastRow:
     ratio: Number = NAN  # value of a over value of b
     ratio_low: Number = NAN
     ratio_high: Number = NAN
-    p: Number = NAN
-    adjusted_p: Number = NAN
+    p: Number = NAN  # raw, of an untestable contrast too
+    adjusted_p: Number = NAN  # of a tested one
     adjustment: str = ""
     decision: str = ""  # better, worse, not separated, untestable: ...
     stable: bool = False

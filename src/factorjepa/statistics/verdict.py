@@ -25,6 +25,11 @@ def decide(row: ContrastRow, alpha: float) -> str:
     return NOT_SEPARATED
 
 
+def stated(row: ContrastRow) -> str:
+    """`better, unstable`: the decision with what takes away from it."""
+    return row.decision if row.stable or row.decision.startswith(UNTESTABLE) else f"{row.decision}, unstable"
+
+
 def words(row: ContrastRow) -> str:
     """`better (Holm-adjusted p = 0.0020)`."""
     if row.decision.startswith(UNTESTABLE):

@@ -169,6 +169,10 @@ class RunDirectory:
         timed = [record for record in self.metrics() if "seconds" in record]
         return sum(record["seconds"] * record.get("processes", self._processes()) for record in timed) or None
 
+    def updates_made(self) -> int | None:
+        """The last update on record, whichever checkpoint was the best; None where nothing was logged."""
+        return max((int(record["step"]) for record in self.metrics() if "step" in record), default=None)
+
     def _processes(self) -> int:
         """How many began the run: for records that do not say how many made an update."""
         try:

@@ -54,14 +54,16 @@ def compare(
 
 def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
     """The primary diagnostics only; everything else is in the files."""
+    from math import isfinite
+
     from ..statistics.contrasts import OURS
 
     headline = [r for r in found.scores if r.backbone == backbone and r.headline and r.status == "primary"]
     if headline:
         console.print(_means(backbone, headline, titles))
-    tested = [r for r in found.contrasts if r.backbone == backbone and r.adjustment and r.status == "primary"]
-    confirmatory = [row for row in tested if row.family == "primary"]
-    ours = [row for row in tested if row.family == "exploratory" and row.a == OURS]
+    known = [r for r in found.contrasts if r.backbone == backbone and isfinite(r.effect) and r.status == "primary"]
+    confirmatory = [row for row in known if row.family == "primary"]
+    ours = [row for row in known if row.family == "exploratory" and row.a == OURS]
     for heading, rows in (("prespecified contrasts, Holm", confirmatory), ("exploratory, Benjamini-Hochberg", ours)):
         if rows:
             console.print(_contrasts(f"{backbone}: {heading}; positive favours the first", rows, titles))
@@ -92,6 +94,8 @@ def _mean(row: ScoreRow) -> str:
 
 
 def _contrasts(title: str, rows: Sequence[ContrastRow], titles: dict[str, str]) -> Table:
+    from ..statistics.verdict import stated
+
     table = _table(title)
     table.add_column("contrast", max_width=24)
     for heading in ("effect", "95 % interval", "units", "adjusted p"):
@@ -102,10 +106,10 @@ def _contrasts(title: str, rows: Sequence[ContrastRow], titles: dict[str, str]) 
         methods = "" if its[0].b in contrast else f": {its[0].a} - {its[0].b}"
         table.add_row(f"[bold]{contrast}[/]{methods}")
         for row in its:
-            unstable = "" if row.stable else ", unstable"
+            adjusted = f"{row.adjusted_p:.2g}" if row.adjustment else ""
             table.add_row(
                 f"  {titles[row.diagnostic]}", f"{row.effect:+.4f}", f"{row.low:+.4f} {row.high:+.4f}",
-                f"{row.units:+.1f}", f"{row.adjusted_p:.2g}", row.decision + unstable,
+                f"{row.units:+.1f}", adjusted, stated(row),
             )  # fmt: skip
     return table
 

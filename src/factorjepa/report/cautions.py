@@ -1,0 +1,116 @@
+"""What a reader must know before the answers: small samples, short or unequal training, scores near chance."""
+
+from __future__ import annotations
+
+import math
+
+from ..adaptation import METHODS
+from ..scores import RunInfo
+from ..statistics.compare import FEW_CITIES
+from ..statistics.intervals import expected_coverage
+from ..statistics.verdict import LEAST_CITIES
+from ..words import counted, listed
+from .material import Material
+from .numbers import number
+from .provenance import settings_of
+
+FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
+# Settings of a run that a fair comparison keeps equal.
+PROTOCOL = (
+    "updates", "batch", "accumulate", "lr", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
+    "data", "clips", "weights",
+)  # fmt: skip
+_NAMED = 4  # methods, before they are counted
+
+
+def cautions(material: Material) -> list[str]:
+    """Why this sample may be too small to say anything; empty for one that is not."""
+    scores, said = material.scores, []
+    cities, sources, clips = (len(scores.values(name)) for name in ("city", "source", "clip_id"))
+    if cities == 1:
+        said.append("All clips come from one city: nothing is decided, because nothing is known about another one.")
+    elif cities < FEW_CITIES:
+        confidence = float(material.comparison.settings.get("confidence", 0.95))
+        covered = expected_coverage(cities, confidence)
+        undecided = f" Fewer than {LEAST_CITIES} decide nothing." if cities < LEAST_CITIES else ""
+        said.append(
+            f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
+            f"small.{undecided}"
+        )
+    if clips < FEW_CLIPS or sources < FEW_SOURCES:
+        said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
+    trained = [run for run in scores.runs if _trains(run)]
+    if trained and max(seeds_of(material).values()) == 1:
+        said.append("One training seed per method: differences between training runs are not seen.")
+    made = max((_updates(material, run) for run in trained), default=0)
+    if trained and made < FEW_UPDATES:
+        said.append(
+            f"Trained for at most {counted(made, 'update')}: this shows that everything runs, not which method is "
+            "better."
+        )
+    return said + [line for backbone in material.backbones for line in unequal_training(material, backbone)]
+
+
+def unequal_training(material: Material, backbone: str) -> list[str]:
+    """In what the training of the compared runs differs, other than in the method; empty where it does not."""
+    by_setting: dict[str, dict[str, list[str]]] = {key: {} for key in PROTOCOL}
+    for run in material.scores.runs:
+        if run.backbone == backbone and _trains(run):
+            used = settings_of(run) | {"updates": _updates(material, run)}
+            for key in PROTOCOL:
+                if key in used:
+                    value = "not set" if used[key] is None else str(used[key])
+                    by_setting[key].setdefault(value, []).append(run.title)
+    differences = [
+        f"{key}: " + ", ".join(f"{value} ({_few(list(dict.fromkeys(titles)))})" for value, titles in values.items())
+        for key, values in by_setting.items()
+        if len(values) > 1
+    ]
+    if not differences:
+        return []
+    where = f" on {backbone}" if len(material.backbones) > 1 else ""
+    return [f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}."]
+
+
+def _few(titles: list[str]) -> str:
+    more = len(titles) - _NAMED
+    return listed(titles) if more <= 1 else f"{', '.join(titles[:_NAMED])} and {more} more"
+
+
+def _trains(run: RunInfo) -> bool:
+    """Not the frozen model, nor one that is interpolated from a run without an update of its own."""
+    return run.trainable > 0 and (run.method not in METHODS or METHODS[run.method].trains)
+
+
+def _updates(material: Material, run: RunInfo) -> int:
+    """Updates made, not the checkpoint's: as the scores say, else the run's own record, else as planned."""
+    if run.updates is not None:
+        return run.updates
+    recorded = [one.last for one in material.runs if one.name == run.run]
+    planned = settings_of(run).get("updates")
+    return recorded[0] if recorded else planned if isinstance(planned, int) else run.step
+
+
+def near_chance(material: Material, backbone: str) -> list[str]:
+    """Diagnostics on which methods are not above what who knows nothing scores, and how many of them."""
+    said = []
+    for info in material.diagnostics.values():
+        chance = material.chance(backbone, info.name)
+        rows = [row for row in material.rows(backbone, info.name) if math.isfinite(row.low)]
+        sign = 1.0 if info.direction == "higher" else -1.0
+        near = [row for row in rows if min(sign * row.low, sign * row.high) <= sign * chance]
+        if not near or not math.isfinite(chance):
+            continue
+        who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
+        more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
+        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
+    return said
+
+
+def seeds_of(material: Material, backbone: str | None = None) -> dict[str, int]:
+    """Seeds of every method that trains."""
+    found: dict[str, set[int]] = {}
+    for run in material.scores.runs:
+        if backbone in (None, run.backbone):
+            found.setdefault(run.method, set()).add(run.seed)
+    return {method: len(seeds) for method, seeds in found.items()}

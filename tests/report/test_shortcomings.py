@@ -1,0 +1,141 @@
+"""What the page says where a method is missing, cities are few, or training was short or unequal."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factorjepa.report.answers import answers
+from factorjepa.report.cautions import cautions
+from factorjepa.report.curves import Run
+from factorjepa.report.material import Material
+from factorjepa.scores import Scores
+from factorjepa.statistics import Comparison, compare
+from factorjepa.training.run import RunDirectory
+
+from . import synthetic
+from .conftest import Make
+from .test_page import QUICK, SMALL, made
+
+
+@pytest.fixture(scope="module")
+def partial() -> Material:
+    scores = synthetic.scores(
+        cities=8, sources=2, clips=1, seeds=(17,), methods=("frozen", "full", "lora", "factorjepa"), structure=False
+    )
+    return Material("x", scores, compare(scores, QUICK))
+
+
+class TestWithoutTheBaseline:
+    """Auto-RGN was not evaluated, other methods were: the page says so, and does not deny what was tested."""
+
+    def test_the_first_three_answers_name_the_method_that_is_missing(self, partial: Material) -> None:
+        help_, much, sure, _ = (one.short for one in answers(partial, "nano"))
+        assert all("Auto-RGN was not evaluated" in said for said in (help_, much, sure))
+        assert "the paper's question cannot be answered" in help_
+        assert "factorjepa train CORPUS --out RUN --method auto_rgn" in help_
+
+    def test_what_was_tested_is_counted_and_estimated(self, partial: Material) -> None:
+        tested = [row for row in partial.comparison.contrasts if row.decision in ("better", "worse", "not separated")]
+        decided = sum(row.decision != "not separated" for row in tested)
+        help_, much, sure, _ = answers(partial, "nano")
+        assert decided
+        assert f"{decided} of {len(tested)} other tests decided" in sure.short
+        assert "Nothing could be tested" not in sure.short
+        assert "Against Full fine-tuning (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
+        assert any(line.startswith("Over LoRA, exploratory: better on") for line in help_.evidence)
+
+    def test_two_missing_methods_are_both_named(self) -> None:
+        scores = synthetic.scores(cities=6, sources=2, clips=1, seeds=(1,), methods=("frozen", "lora"), structure=False)
+        said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short
+        assert "FactorJEPA and Auto-RGN were not evaluated" in said
+        assert "--method factorjepa and factorjepa train" in said
+
+    def test_contrasts_that_cannot_be_made_are_one_folded_line_with_titles(
+        self, tmp_path: Path, partial: Material
+    ) -> None:
+        page = made(tmp_path, partial.scores)
+        contrasts = page.text.split("Contrasts and decisions")[-1].split("Where it helps")[0]
+        assert "nano: 5 prespecified contrasts could not be tested" in contrasts
+        assert "total: FactorJEPA over Auto-RGN, Future-frame L1" in contrasts
+        assert "untestable" not in contrasts
+        assert "auto_rgn" not in contrasts
+        assert "Auto-RGN was not evaluated" in (tmp_path / "report" / "index.html").read_text().split("<main>")[1]
+
+
+class TestTooFewCities:
+    """Fewer than six cities decide nothing, and nothing on the page looks as if they had been tested."""
+
+    @pytest.fixture
+    def few(self) -> Scores:
+        return synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False)
+
+    def test_the_answers_say_that_nothing_is_decided(self, few: Scores) -> None:
+        said = [one.short for one in answers(Material("x", few, compare(few, QUICK)), "nano")]
+        for number in (0, 2, 3):
+            assert "The scores are of 4 cities, and fewer than 6 decide nothing" in said[number]
+        assert "untestable: 4 cities are too few" in said[1]
+        assert not any("adjusted p" in one for one in said)
+
+    def test_marks_and_tables_show_no_test(self, few: Scores, tmp_path: Path) -> None:
+        page = made(tmp_path, few)
+        marks = {
+            e.attributes["class"]
+            for e in page.elements
+            if "wide" in e.inside and "mark" in e.attributes.get("class", "")
+        }
+        assert marks == {"mark untested"}
+        assert any(e.attributes.get("class") == "mark untested" and "legend" in e.inside for e in page.elements)
+        assert (
+            " H" not in page.text.split("Contrasts and decisions")[-1].split("adjusted p", 2)[-1].split("As a table")[0]
+        )
+        with open(tmp_path / "report" / "tables" / "contrasts.csv", encoding="utf-8", newline="") as opened:
+            rows = list(csv.DictReader(opened))
+        assert {row["adjusted_p"] for row in rows} == {""}
+        assert any(row["p"] for row in rows)
+
+
+class TestTraining:
+    """Cautions are about the updates made and the settings used, not about the checkpoint that was chosen."""
+
+    def of(self, **changes: dict[str, Any]) -> str:
+        """Cautions where the named methods' runs differ as told; every run made 2,000 updates and chose the 8th."""
+        names = ("frozen", "wise_0.5", "auto_rgn", "factorjepa")
+        scores = synthetic.scores(**SMALL, methods=names, structure=False, step=8)
+        scores.runs[:] = [
+            dataclasses.replace(run, **{"updates": 2000, "config": "lr: 0.1", **changes.get(run.method, {})})
+            for run in scores.runs
+        ]
+        return " ".join(cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []))))
+
+    def test_an_early_best_checkpoint_is_no_short_training(self) -> None:
+        assert "Trained for" not in self.of()
+
+    def test_few_updates_are_the_updates_made(self) -> None:
+        short = {"updates": 40}
+        assert "Trained for at most 40 updates" in self.of(auto_rgn=short, factorjepa=short)
+
+    def test_the_run_s_own_record_counts_where_the_scores_do_not_say(self, run: Make) -> None:
+        scores = synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False, step=8)
+        scores.runs[:] = [dataclasses.replace(one, run="a") for one in scores.runs]
+        drawn = Run.read(run("a", updates=100, until=60))
+        found = cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []), runs=[drawn]))
+        assert any("at most 60 updates" in line for line in found)
+
+    def test_equal_training_is_not_called_unequal(self) -> None:
+        assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
+
+    def test_what_differs_is_named_with_its_values_and_methods(self) -> None:
+        said = self.of(auto_rgn={"updates": 1500, "config": "lr: 0.2"})
+        assert "Unequal training: differences between methods may come from it. " in said
+        assert "updates: 1500 (Auto-RGN), 2000 (FactorJEPA); lr: 0.2 (Auto-RGN), 0.1 (FactorJEPA)." in said
+
+    def test_a_run_knows_how_many_updates_it_made(self, run: Make) -> None:
+        folder = RunDirectory(run("a", until=7))
+        assert folder.updates_made() == 7
+        (folder.folder / "metrics.jsonl").unlink()
+        assert folder.updates_made() is None

@@ -160,22 +160,22 @@ class Engine:
             for wait, passes in self._updates(updates):
                 started = time.monotonic()
                 record = self._update(passes)
-                stopped = self._stopped = self.processes.any(self._stopped)  # what comes later saves an update later
                 record |= self._pace(time.monotonic() - started, wait)
                 self._log(record)
                 self._warn(record)
                 last = self.step == updates
                 if self.step % settings.validate_every == 0 or last:
                     self._validate()
-                if self.step % settings.save_every == 0 or last or stopped or self.best_is_now:
-                    self._save(run)
                 if progress is not None:
                     share = wait / max(wait + record["seconds"], 1e-9)
                     text = (
                         f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
                     )
                     progress(self.step, updates, text)
-                if stopped and not last:
+                self._stopped = self.processes.any(self._stopped)
+                if self.step % settings.save_every == 0 or last or self._stopped or self.best_is_now:
+                    self._save(run)
+                if self._stopped and not last:
                     break
             assert self.best is not None
             step, validation = self.best

@@ -22,31 +22,19 @@ import time
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from factorjepa.adaptation import METHODS
 from factorjepa.adaptation.prepare import Scope
-from factorjepa.backbones import Backbone, build, names
+from factorjepa.backbones import names
 from factorjepa.objective import jepa_loss
+from factorjepa.profiling.subject import random_backbone
 from factorjepa.training.learner import Learner
 from factorjepa.training.masking import training_masks
 from factorjepa.training.trunk import DTYPES, Trunk, lowest_trained
 from results import machine, publish
 
 SIZES = {"nano": 64}  # as its preset has it; the others run at their own size
-
-
-def random_backbone(arch: str, device: torch.device) -> Backbone:
-    """Built on the device itself: initialising a billion parameters on a CPU takes longer than the benchmark."""
-    backbone = build(arch, device="meta").to_empty(device=device)
-    with torch.no_grad():
-        for module in backbone.modules():
-            for parameter in module.parameters(recurse=False):
-                parameter.normal_(std=0.02)
-            if isinstance(module, nn.LayerNorm):
-                module.weight.fill_(1.0)
-                module.bias.zero_()
-    return backbone
 
 
 class Bench:

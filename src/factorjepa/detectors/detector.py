@@ -117,9 +117,8 @@ class Detector:
     def _prepared(self, picture: Frames, size: Size) -> NDArray[np.float32]:
         """`[3, H, W]`: the picture in the upper left corner, grey around it."""
         scale = _scale(size, picture.shape)
-        height, width = (
-            max(1, min(most, round(side * scale))) for most, side in zip(size, picture.shape, strict=False)
-        )
+        sides = zip(size, picture.shape[:2], strict=True)
+        height, width = (max(1, min(most, round(side * scale))) for most, side in sides)
         padded = np.full((*size, 3), _GREY, np.uint8)
         padded[:height, :width] = cv2.resize(
             picture, (width, height), interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR

@@ -226,7 +226,7 @@ class Retelling:
         """Of every cell, from `[T, S, S]`: `[T, g, g]`."""
         size = (self._grid, self._grid)
         moment, cells = np.zeros(self._width), 0
-        for here, image in zip(self._centred[: self._known], evidence, strict=False):
+        for here, image in zip(self._centred[: self._known], evidence[: self._known], strict=True):
             moment += here.T @ cv2.resize(image, size, interpolation=cv2.INTER_AREA).ravel()
             cells += len(here)
         ridge = _RIDGE * np.sqrt(cells)

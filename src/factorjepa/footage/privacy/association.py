@@ -112,7 +112,8 @@ def _one_way(
     for here in rows:
         given = supervision.Detections(xyxy=shown_N4[here], confidence=found.score_N[here], data={"row": here})
         told = tracker.update(given) if len(here) or tracker.tracks else given
-        ids = dict(zip(told.data.get("row", ()), told.tracker_id if told.tracker_id is not None else (), strict=False))
+        # Without tracks the tracker hands back what it was given, unnamed; without boxes, no rows to name.
+        ids = {} if told.tracker_id is None else dict(zip(told.data.get("row", ()), told.tracker_id, strict=True))
         # ByteTrack names a track at its second box. The first is found by its place, and named at once.
         for track in tracker.tracks:
             if track.tracker_id == -1:

@@ -271,7 +271,7 @@ def test_a_terminal_shows_a_bar_with_the_amount_and_the_rate(
     with terminal.downloading("tiny.pt") as progress:
         get(server, tmp_path, progress=progress)
     shown = Text.from_ansi(screen.getvalue()).plain
-    assert re.search(r"tiny.pt ━+ 1\.\d/1\.\d MB [\d.]+ [kM]B/s \d:\d\d:\d\d", shown)
+    assert re.search(r"tiny.pt ━+ 1\.\d/1\.\d MB [\d.]+ [kMGT]B/s \d:\d\d:\d\d", shown)
 
 
 def test_two_fetches_of_one_file_do_not_interleave(server: Server, tmp_path: Path) -> None:

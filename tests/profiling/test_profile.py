@@ -67,7 +67,7 @@ def test_a_profile_measures_every_case_and_shows_it(found: dict[str, Any]) -> No
     assert len(targets) == 3
     assert set(found["latency"]) == {"eager", "end to end"}
     whole = found["latency"]["end to end"]
-    assert whole["median_ms"] > whole["decode_ms"] > 0
+    assert min(whole[part] for part in ("median_ms", "decode_ms", "preprocess_ms")) > 0
     console = Console(width=200)
     with console.capture() as shown:
         console.print(table(found))

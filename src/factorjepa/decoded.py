@@ -1,0 +1,145 @@
+"""Decoded futures on disk: what was seen, what came, what the oracle and each method draw of it, and where they fail.
+
+    OUT/decoded/<name>/decoded.json   clip, methods, contour and zoom box, failures
+    OUT/decoded/<name>/frames.npz     uint8 [T, H, W, 3] by name: observed, oracle, last, method/<m>,
+                                      without/<k>; influence/<k> float32 [T, H, W]; agents bool [T, H, W]
+    OUT/decoded/<name>/future.gif     all of them side by side, as they move
+
+Shapes: T future frames, H x W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import ReportError
+from .storage import write_atomic, write_text
+
+FOLDER, ABOUT, FRAMES, GIF = "decoded", "decoded.json", "frames.npz", "future.gif"
+CHANNELS = {"L": "layout", "A": "agents", "I": "interactions"}  # k of factor removal
+
+Frames = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A symptom of Panel B with its attribution of Panel A, and the numbers it was judged by."""
+
+    symptom: str  # agent_omission
+    attribution: str  # oracle_present, prediction_conditioned, mixed
+    evidence: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DecodedExample:
+    """One clip. Every picture went through the same decoder, clipping and range."""
+
+    clip_id: str
+    seconds: tuple[float, ...]  # ahead of the last seen frame, of each future frame
+    last_HW3: Frames  # the last frame that the models saw
+    observed_THW3: Frames
+    oracle_THW3: Frames  # the decoder's picture of the true latents
+    methods: Mapping[str, Frames]  # name -> frames, in the order to be shown
+    titles: Mapping[str, str]
+    removed_from: str = ""  # the method whose channels `without` leaves out
+    without: Mapping[str, Frames] = field(default_factory=dict)  # L, A, I -> its future without that channel
+    influence: Mapping[str, NDArray[np.float32]] = field(
+        default_factory=dict
+    )  # L, A, I -> [T, H, W], sums to 1 a frame
+    agents_THW: NDArray[np.bool_] | None = None  # where agents are in the observed future: the contour of every panel
+    box: tuple[int, int, int, int] | None = None  # left, top, right, bottom in pixels: where methods disagree most
+    failures: Mapping[str, Sequence[Failure]] = field(default_factory=dict)  # by method
+    decoder: str = ""  # "mini for nano"
+    note: str = ""  # why this clip
+
+    def __post_init__(self) -> None:
+        shape = self.observed_THW3.shape
+        for name, frames in {"oracle": self.oracle_THW3, **self.methods, **self.without}.items():
+            if frames.shape != shape or frames.dtype != np.uint8:
+                raise ReportError(f"decoded {self.clip_id!r}: {name} must be bytes {shape}, not {frames.shape}")
+        if self.last_HW3.shape != shape[1:] or len(self.seconds) != shape[0]:
+            raise ReportError(f"decoded {self.clip_id!r}: the last seen frame or the times do not fit {shape}")
+
+    def title_of(self, method: str) -> str:
+        return self.titles.get(method, method)
+
+
+class _About(BaseModel):
+    """The JSON beside the pictures."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    clip_id: str
+    seconds: tuple[float, ...]
+    methods: list[str]
+    titles: dict[str, str]
+    removed_from: str = ""
+    box: tuple[int, int, int, int] | None = None
+    failures: dict[str, list[dict[str, Any]]] = {}
+    decoder: str = ""
+    note: str = ""
+
+
+def write_decoded(folder: Path, example: DecodedExample) -> Path:
+    """Into `folder`, which is `OUT/decoded/<name>`."""
+    arrays: dict[str, Any] = {
+        "last": example.last_HW3, "observed": example.observed_THW3, "oracle": example.oracle_THW3,
+        **{f"method/{name}": frames for name, frames in example.methods.items()},
+        **{f"without/{k}": frames for k, frames in example.without.items()},
+        **{f"influence/{k}": values.astype(np.float32) for k, values in example.influence.items()},
+    }  # fmt: skip
+    if example.agents_THW is not None:
+        arrays["agents"] = example.agents_THW
+
+    def save(temporary: Path) -> None:
+        with open(temporary, "wb") as opened:
+            np.savez_compressed(opened, **arrays)
+
+    write_atomic(folder / FRAMES, save)
+    about = _About(
+        clip_id=example.clip_id, seconds=example.seconds, methods=list(example.methods), titles=dict(example.titles),
+        removed_from=example.removed_from, box=example.box, decoder=example.decoder, note=example.note,
+        failures={method: [{**vars(one), "evidence": dict(one.evidence)} for one in found]
+                  for method, found in example.failures.items()},
+    )  # fmt: skip
+    write_text(folder / ABOUT, about.model_dump_json(indent=1) + "\n")
+    return folder
+
+
+def read_decoded(folder: Path) -> DecodedExample:
+    try:
+        about = _About.model_validate_json((folder / ABOUT).read_bytes())
+        with np.load(folder / FRAMES, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        return DecodedExample(
+            about.clip_id, about.seconds, arrays["last"], arrays["observed"], arrays["oracle"],
+            {name: arrays[f"method/{name}"] for name in about.methods}, about.titles, about.removed_from,
+            _of(arrays, "without/"), _of(arrays, "influence/"), arrays.get("agents"), about.box,
+            {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
+            about.note,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
+        raise ReportError(f"{folder}: cannot be read as a decoded future ({error}); render it again") from error
+
+
+def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
+    """All of a folder in the order of their names, and what could not be read."""
+    found, problems = [], []
+    for about in sorted((out / FOLDER).glob(f"*/{ABOUT}")):
+        try:
+            found.append(read_decoded(about.parent))
+        except ReportError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): one for name, one in arrays.items() if name.startswith(prefix)}

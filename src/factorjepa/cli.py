@@ -16,6 +16,7 @@ from .terminal import console, error_console
 from .verbs import (
     comparison,
     data,
+    decode,
     diagnostics,
     footage,
     look,
@@ -53,6 +54,7 @@ app.command(rich_help_panel="Model")(profiling.profile)
 app.command(rich_help_panel="Evaluation")(diagnostics.evaluate)
 app.command(rich_help_panel="Evaluation")(diagnostics.scorecard)
 app.command(rich_help_panel="Evaluation")(comparison.compare)
+app.add_typer(decode.decode_app, rich_help_panel="Evaluation")
 app.command(rich_help_panel="Evaluation")(diagnostics.diagnostics)
 app.command(rich_help_panel="Evaluation")(study.study)
 app.command(rich_help_panel="Look")(study.demo)

@@ -24,6 +24,7 @@ from .errors import ReportError
 from .storage import write_atomic, write_text
 
 FOLDER, ABOUT, FRAMES, GIF = "decoded", "decoded.json", "frames.npz", "future.gif"
+DECODER = "decoder.safetensors"  # in a folder of `decode train`
 CHANNELS = {"L": "layout", "A": "agents", "I": "interactions"}  # k of factor removal
 
 Frames = NDArray[np.uint8]

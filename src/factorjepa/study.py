@@ -12,13 +12,14 @@ from .adaptation.reference import FULL
 from .config import Settings, resolve
 from .diagnostics.settings import EvaluateSettings
 from .errors import ConfigError
+from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
 from .training.settings import TrainSettings
 from .training.several import Job
 from .world import WorldSettings
 
-Stage = Literal["simulate", "targets", "train", "evaluate", "compare", "report"]
-STAGES: tuple[Stage, ...] = ("simulate", "targets", "train", "evaluate", "compare", "report")
+Stage = Literal["simulate", "targets", "train", "evaluate", "decode", "compare", "report"]
+STAGES: tuple[Stage, ...] = ("simulate", "targets", "train", "evaluate", "decode", "compare", "report")
 
 
 class StudySettings(Settings):
@@ -45,6 +46,8 @@ class StudySettings(Settings):
     tested: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many clips
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
+    decoder: Literal["packaged", "train", "none"] = "packaged"  # who draws predicted futures; train: on this corpus
+    decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     mixed: bool = True  # the mixed-effects check of `compare`
 
     @field_validator("methods", "seeds")
@@ -62,6 +65,15 @@ class StudySettings(Settings):
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
+        if self.decoder == "train":
+            self.decode_settings(Path())
+
+    def decode_settings(self, data: Path) -> DecodeSettings:
+        """Of a decoder for the runs' backbone at the size that they see."""
+        run = resolve(TrainSettings, self.preset, data=str(data), **self.training)
+        values = {"arch": run.arch, "weights": run.weights, "sizes": (run.size,), "frames": run.frames,
+                  "fps": run.fps, "context": run.context, **self.decoding}  # fmt: skip
+        return resolve(DecodeSettings, None, data=str(data), **values)
 
     @property
     def corpus(self) -> str:

@@ -64,6 +64,23 @@ class Entry:
         return hashed.hexdigest()
 
 
+@dataclass(frozen=True)
+class Instruments:
+    """What an evaluation measures with: the diagnostics, made anew for every run, and what their numbers depend on."""
+
+    infos: Mapping[str, DiagnosticInfo]
+    make: Callable[[Evaluator], list[Diagnostic]]
+    identity: Mapping[str, str] = field(default_factory=dict)  # besides the evaluator's
+    check: Callable[[Evaluator], object] = lambda evaluator: None  # raises what keeps it from measuring
+
+    @classmethod
+    def chosen(cls, names: Sequence[str] | None) -> Instruments:
+        """Diagnostics of the registry, by name; None: all."""
+        kinds = chosen(names)
+        infos = {one.info.name: one.info for one in kinds}
+        return cls(infos, lambda evaluator: [one(evaluator.settings) for one in kinds])
+
+
 @dataclass
 class Evaluated:
     """What an evaluation made."""
@@ -82,10 +99,11 @@ def evaluate(
     data: Path | None = None,
     targets: Path | None = None,
     progress: Progress | None = None,
+    instruments: Instruments | None = None,
 ) -> Evaluated:
     """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores."""
-    diagnostics = chosen(settings.diagnostics)
-    infos = {one.info.name: one.info for one in diagnostics}
+    instruments = instruments or Instruments.chosen(settings.diagnostics)
+    infos = dict(instruments.infos)
     made = Evaluated(Scores.of_rows([], infos, {}, []), out / SCORES)
     entries, made.failed = entries_of(runs, data, targets)
     parts: list[Scores] = []
@@ -96,7 +114,9 @@ def evaluate(
             group = [entry for entry in entries if entry.conditions == conditions]
             try:
                 evaluator = Evaluator(conditions, settings, device)
-                identity = evaluator.identity()
+                instruments.check(evaluator)
+                identity = {**evaluator.identity(), **instruments.identity}
+                shown = clips_shown(evaluator, instruments)
                 _refuse_other(out, parts, identity, infos)
             except FactorJEPAError as error:
                 made.failed |= {str(entry.run.folder): str(error) for entry in group}
@@ -112,18 +132,18 @@ def evaluate(
                     if part is not None:
                         made.again.append(folder)
                     else:
-                        total = len(evaluator) * len(entries)
+                        total = shown * len(entries)
 
                         def told(clips: int, start: int = start, total: int = total, note: str = entry.name) -> None:
                             if progress is not None:
                                 progress(start + clips, total, note)
 
-                        part = _measure(entry, evaluator, identity, diagnostics, device, told)
+                        part = _measure(entry, evaluator, identity, instruments, device, told)
                         _write(out, entry, digest, part)
                     parts.append(part)
                 except FactorJEPAError as error:
                     made.failed[folder] = str(error)
-                done = start + len(evaluator)
+                done = start + shown
         if not parts:
             raise DiagnosticsError(f"no run could be evaluated:\n{failures(made.failed)}")
         parts += earlier_parts(out / PARTS, {entry.name for entry in entries}, parts[0])
@@ -138,6 +158,12 @@ def failures(failed: Mapping[str, str]) -> str:
     for run, why in failed.items():
         by_reason.setdefault(why, []).append(run)
     return "\n".join(f"{', '.join(runs)}: {why.removeprefix(f'{runs[0]}: ')}" for why, runs in by_reason.items())
+
+
+def clips_shown(evaluator: Evaluator, instruments: Instruments) -> int:
+    """Clips that one run is shown."""
+    measures = instruments.make(evaluator)
+    return sum(len(scenes) for scenes in evaluator.parts if any(list(one.asks(scenes.part)) for one in measures))
 
 
 def run_pass(
@@ -196,12 +222,12 @@ def _measure(
     entry: Entry,
     evaluator: Evaluator,
     identity: dict[str, str],
-    diagnostics: Sequence[type[Diagnostic]],
+    instruments: Instruments,
     device: torch.device,
     told: Callable[[int], object],
 ) -> Scores:
     restored = restore(entry.run, device)
-    measures = [one(evaluator.settings) for one in diagnostics]
+    measures = instruments.make(evaluator)
     run_pass(Subject(restored.learner, evaluator.precision), evaluator, measures, told)
     backbone, method, seed = entry.key
     rows: list[dict[str, Any]] = [
@@ -219,7 +245,7 @@ def _measure(
         trained_by=tuple(commands.recorded(entry.run.folder)), evaluated_by=commands.command(),
         missing=tuple(lack for one in measures for lack in one.missing), updates=entry.run.updates_made(),
     )  # fmt: skip
-    return Scores.of_rows(rows, {one.info.name: one.info for one in diagnostics}, identity, [info])
+    return Scores.of_rows(rows, instruments.infos, identity, [info])
 
 
 def _finished(

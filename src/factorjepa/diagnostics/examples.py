@@ -47,24 +47,40 @@ def make_examples(
     progress: Progress | None = None,
 ) -> list[Path]:
     """`count` examples of the first run of each method into OUT/examples; runs of one backbone are shown together."""
-    entries, _ = entries_of(runs, data, targets)  # the evaluation has said what cannot be read
-    conditions = entries[0].conditions
-    first: dict[str, Entry] = {}
-    for entry in entries:
-        if entry.conditions == conditions:
-            first.setdefault(entry.settings.method, entry)
-    names = [name for name in _FIRST if name in first] + [name for name in first if name not in _FIRST]
+    first = first_runs(runs, data, targets)
     with only_writer(out, "evaluating"):
-        evaluator = Evaluator(conditions, settings, device)
-        subjects = {
-            name: Subject(restore(first[name].run, device).learner, evaluator.precision)
-            for name in names[:MOST_METHODS]
-        }
-        if any(subject.model.method.reads_states for subject in subjects.values()):
-            evaluator.refuse_without_packets()
-        made = examples_of(subjects, evaluator, count, progress)
+        evaluator = Evaluator(next(iter(first.values())).conditions, settings, device)
+        made = examples_of(subjects_of(first, evaluator, device), evaluator, count, progress)
         shutil.rmtree(out / FOLDER, ignore_errors=True)  # those of an earlier evaluation
         return [write_example(out / FOLDER / f"{number:02d}", example) for number, example in enumerate(made)]
+
+
+def first_runs(runs: Sequence[Path], data: Path | None, targets: Path | None) -> dict[str, Entry]:
+    """The first run of each method, of those that share the first one's conditions; who ranks clips comes first."""
+    entries, _ = entries_of(runs, data, targets)  # the evaluation has said what cannot be read
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.conditions == entries[0].conditions:
+            first.setdefault(entry.settings.method, entry)
+    names = [name for name in _FIRST if name in first] + [name for name in first if name not in _FIRST]
+    return {name: first[name] for name in names[:MOST_METHODS]}
+
+
+def subjects_of(first: Mapping[str, Entry], evaluator: Evaluator, device: torch.device) -> dict[str, Subject]:
+    """Their models."""
+    subjects = {name: Subject(restore(entry.run, device).learner, evaluator.precision) for name, entry in first.items()}
+    if any(subject.model.method.reads_states for subject in subjects.values()):
+        evaluator.refuse_without_packets()
+    return subjects
+
+
+def ranked(errors: Mapping[str, float], count: int) -> tuple[list[str], dict[str, int]]:
+    """Clips from the hardest to the easiest, and the ranks of `count` of them, evenly over the list."""
+    if not errors:
+        raise DiagnosticsError("there are no clips to show")
+    order = sorted(errors, key=lambda clip: -errors[clip])
+    ranks = np.unique(np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)).tolist()
+    return order, {order[rank]: rank for rank in ranks}
 
 
 def examples_of(
@@ -87,11 +103,7 @@ def examples_of(
         of_clips = _errors(subjects[ranking], scene).mean((1, 2, 3)).tolist()
         errors |= {clip.clip_id: error for clip, error in zip(scene.clips, of_clips, strict=True)}
         told(len(scene))
-    if not errors:
-        raise DiagnosticsError("there are no clips to show")
-    order = sorted(errors, key=lambda clip: -errors[clip])
-    ranks = np.unique(np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)).tolist()
-    chosen = {order[rank]: rank for rank in ranks}
+    order, chosen = ranked(errors, count)
     asked = _questions(subjects, evaluator, set(chosen), told)
     titles = {name: subject.model.method.title for name, subject in subjects.items()}
     found: dict[str, Example] = {}
@@ -105,7 +117,7 @@ def examples_of(
             marked_t = None if marked_Bt is None else marked_Bt[b]
             found[clip.clip_id] = _example(subjects, scene, b, marked_t, titles, asked.get(clip.clip_id, []), note)
         told(len(scene))
-    return [found[order[rank]] for rank in ranks]
+    return [found[clip_id] for clip_id in chosen]
 
 
 def _example(

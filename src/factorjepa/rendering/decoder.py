@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..backbones.packaged import packaged_weights
+from ..decoded import DECODER
 from ..errors import RenderingError
 from ..storage import write_atomic
 from .generators import open_generator
@@ -64,6 +65,11 @@ class Decoder(nn.Module):
         if only is not None:
             latents, frames = self.generator.of_frames(latents, only), len(only)
         pixels: Tensor = self.generator(latents, frames)
+        if pixels.shape[1:] != (frames, 3, height, width):
+            raise RenderingError(
+                f"{self.generator.name} ({self.generator.origin}) drew {tuple(pixels.shape[1:])} where "
+                f"{(frames, 3, height, width)} was asked for: its file states another compression than it has"
+            )
         return pixels
 
     @torch.no_grad()
@@ -120,7 +126,7 @@ def load_decoder(path: Path | None, arch: str, device: torch.device | str = "cpu
                 f"no decoder comes with the package for {arch!r}: train one with `factorjepa decode train CORPUS "
                 f"--out DECODER arch={arch}` and name it (--decoder DECODER)"
             )
-    path = path / "decoder.safetensors" if path.is_dir() else path
+    path = path / DECODER if path.is_dir() else path
     if not path.is_file():
         raise RenderingError(f"{path}: there is no decoder; `factorjepa decode train` writes one when it is finished")
     try:

@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .metrics.ssim import ssim
 from .settings import ObjectiveWeights
 
 EPSILON_CHAR = 1e-3
 _FLOW_WINDOW = 7  # pixels at the scale at which flow is estimated
 _FLOW_SHRINK = 2
-_FLOW_DAMPING = 1e-3  # keeps flow at 0 where the picture has no structure
+_FLOW_DAMPING = 1e-4  # keeps flow at 0 where the picture has no structure
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]  # pictures [N, 3, H, W] -> distance [N]
 
@@ -53,11 +54,7 @@ def charbonnier(shown: Tensor, future: Tensor) -> Tensor:
 
 def structure(shown_BT3HW: Tensor, future_BT3HW: Tensor) -> Tensor:
     """eq. L_SSIM = 1 - SSIM."""
-    from torchmetrics.functional.image import structural_similarity_index_measure as ssim
-
-    found = ssim(shown_BT3HW.flatten(0, 1), future_BT3HW.flatten(0, 1), data_range=1.0)
-    assert isinstance(found, Tensor)
-    return 1 - found
+    return 1 - ssim(shown_BT3HW, future_BT3HW).mean()
 
 
 def motion(shown_BT3HW: Tensor, future_BT3HW: Tensor, last_B3HW: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from ..config import Settings
 from ..corpus.windows import WindowSpec
@@ -75,7 +75,7 @@ class DecodeSettings(Settings):
     warmup: int = Field(default=100, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)  # global gradient norm
-    drawn: int | None = Field(default=1, ge=1)  # frames of each clip that an update draws, at random; null: all
+    drawn: PositiveInt | Literal["auto", "all"] = "auto"  # frames of each clip that an update draws; see `drawn_frames`
     replications: int = Field(default=2, ge=1)  # windows of each clip, by turns
     mirrored: bool = True  # every other epoch sees left and right exchanged
     validate_every: int = Field(default=250, ge=1)  # a checkpoint is kept then, too
@@ -90,6 +90,15 @@ class DecodeSettings(Settings):
         if self.losses.perceptual and self.lpips is None:
             raise ValueError("the perceptual term needs the weights of LPIPS (lpips=PATH)")
         return self
+
+    def drawn_frames(self, frames: int, framewise: bool) -> int:
+        """Neighbouring frames look alike, and a generator's time goes with their number: `auto` draws one, at random.
+
+        A generator that draws frames together draws all of them.
+        """
+        if self.drawn == "auto":
+            return 1 if framewise else frames
+        return frames if self.drawn == "all" else min(self.drawn, frames)
 
     def window(self, size: int) -> WindowSpec:
         return WindowSpec(frames=self.frames, fps=self.fps, size=size)

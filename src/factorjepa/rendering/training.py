@@ -21,6 +21,7 @@ from .. import commands
 from ..config import dump
 from ..corpus.access import Corpus
 from ..corpus.loader import Batch, EvaluationLoader, Loader
+from ..decoded import DECODER
 from ..diagnostics.reference import Precision, Reference
 from ..environment import facts
 from ..errors import RenderingError
@@ -30,10 +31,10 @@ from ..training.origin import open_backbone
 from ..training.run import RunDirectory
 from .decoder import Decoder, Latents, save_decoder
 from .latents import TargetLatents, TargetSource, refuse_untrainable
+from .metrics.lpips import Lpips
 from .objective import Perceptual, decode_loss, squared_weights
 from .settings import DecodeSettings
 
-FILE = "decoder.safetensors"
 _LOG_EVERY = 25
 CRITERION = "lowest L_decode on validation clips, earliest of equals"  # said before training, never changed by it
 
@@ -136,7 +137,7 @@ class DecoderTraining:
                     progress(self.step, settings.updates)
             assert best is not None, "the last update validates"
             self.decoder.load_state_dict(run.weights(device=self.device))
-            path = save_decoder(out / FILE, self.decoder, self.contract(best[0], best[1], len(chosen)))
+            path = save_decoder(out / DECODER, self.decoder, self.contract(best[0], best[1], len(chosen)))
         return Trained(path, *best)
 
     def contract(self, step: int, validation: dict[str, float], clips: int) -> dict[str, Any]:
@@ -158,10 +159,11 @@ class DecoderTraining:
         }  # fmt: skip
 
     def _drawn(self, frames: int) -> list[int] | None:
-        """Which frames this update draws: neighbours look alike, and a generator's time goes with their number."""
-        if self.settings.drawn is None or self.settings.drawn >= frames:
+        """Which frames this update draws; None: all."""
+        count = self.settings.drawn_frames(frames, self.decoder.generator.framewise)
+        if count == frames:
             return None
-        chosen = stream(self.settings.seed, "drawn", self.step).choice(frames, self.settings.drawn, replace=False)
+        chosen = stream(self.settings.seed, "drawn", self.step).choice(frames, count, replace=False)
         return sorted(chosen.tolist())
 
     def _loss(self, latents: TargetLatents, only: list[int] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
@@ -214,9 +216,9 @@ def _weights(decoder: Decoder) -> dict[str, Tensor]:
 
 
 def _perceptual(settings: DecodeSettings, device: torch.device) -> Perceptual | None:
-    if not settings.losses.perceptual:
+    if not settings.losses.perceptual or settings.lpips is None:
         return None
-    raise RenderingError("perceptual term not wired yet")
+    return Lpips.load(settings.lpips, device=device)
 
 
 def _finite(value: float) -> bool:

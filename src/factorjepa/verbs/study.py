@@ -11,6 +11,9 @@ import typer
 from ..terminal import console, counting
 from .comparison import compare
 from .data import simulate
+from .decode import evaluate as decode_evaluate
+from .decode import render as decode_render
+from .decode import train_decoder
 from .diagnostics import evaluate
 from .teacher import targets
 
@@ -45,7 +48,7 @@ def demo(
     clips: Annotated[int | None, typer.Option(help="Simulated clips (default: 64).", min=20)] = None,
     updates: Annotated[int | None, typer.Option(help="Updates of each run (default: 16).", min=1)] = None,
 ) -> None:
-    """The whole loop on the embedded default: simulate, targets, train, evaluate, compare, report.
+    """The whole loop on the embedded default: simulate, targets, train, evaluate, decode, compare, report.
 
     Trains Auto-RGN, FactorJEPA-RAW and FactorJEPA from the shipped nano weights with two seeds. Run it again to finish.
 
@@ -83,7 +86,8 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
             "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; seeds {seeds}",
-            "evaluate": "Measure them on streets that they have not seen", "compare": "Compare", "report": "Report",
+            "evaluate": "Measure them on streets that they have not seen",
+            "decode": "Draw the futures that they predict", "compare": "Compare", "report": "Report",
         }[stage]  # fmt: skip
         console.rule(f"[bold]{number}/{len(STAGES)}  {what}", align="left", style="dim")
         if stage == "simulate":
@@ -105,11 +109,31 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 runs, scores, split=settings.split, clips=settings.tested, change=list(settings.measuring),
                 examples=settings.examples,
             )  # fmt: skip
+        elif stage == "decode":
+            _decode(settings, dense, out, runs)
         elif stage == "compare":
             compare([scores], scores / "comparison", mixed=settings.mixed)
         else:
             return make_report(scores, runs, dense).page
     return None
+
+
+def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) -> None:
+    """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
+    from ..decoded import DECODER
+
+    if settings.decoder == "none":
+        console.print("left out: decoder is none", highlight=False)
+        return
+    decoder = None
+    if settings.decoder == "train":
+        decoder = out / "decoder"
+        if not (decoder / DECODER).is_file():
+            train_decoder(settings.decode_settings(data), decoder, resume=True)
+    common = {"decoder": decoder, "split": settings.split, "clips": settings.tested}
+    decode_evaluate(runs, out / "scores", **common)
+    if settings.examples:
+        decode_render(runs, out / "scores", count=settings.examples, **common)
 
 
 def _train(settings: StudySettings, data: Path, out: Path) -> None:

@@ -18,7 +18,7 @@ from .generator import Generator
 class Cosmos(Generator):
     """diffusers' `AutoencoderKLCosmos` without its encoder."""
 
-    name = "cosmos"
+    name, framewise = "cosmos", False
 
     def __init__(self, model: Any, origin: str) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ class Generator(nn.Module, ABC):
     origin: str  # where its weights come from; "random" before training
     channels: int  # C
     stride: int  # pixels a side of one latent place
+    framewise: bool = True  # whether each frame is drawn from latents of its own
 
     @abstractmethod
     def steps(self, frames: int) -> int:
@@ -29,8 +30,8 @@ class Generator(nn.Module, ABC):
 
     def of_frames(self, latents_BsChw: Tensor, only: Sequence[int]) -> Tensor:
         """The latents of some frames, where each frame has its own."""
-        if self.steps(2) != 2:
-            raise RenderingError(f"{self.name} draws frames together: it cannot draw some of them (drawn=null)")
+        if not self.framewise:
+            raise RenderingError(f"{self.name} draws frames together: it cannot draw some of them (drawn=all)")
         return latents_BsChw[:, list(only)]
 
     @abstractmethod

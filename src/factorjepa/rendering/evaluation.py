@@ -1,0 +1,109 @@
+"""`decode evaluate`: runs in, decoded scores out, through the same evaluator, clips and statistics as every diagnostic.
+
+OUT/decoded/scores.parquet  OUT/decoded/parts/  OUT/decoded/decoder.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..decoded import FOLDER
+from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate
+from ..diagnostics.evaluator import Evaluator
+from ..diagnostics.settings import EvaluateSettings
+from ..errors import RenderingError
+from ..scores import DiagnosticInfo
+from ..storage import write_text
+from .decoder import load_decoder, refuse_other_latents
+from .diagnostics import (
+    DecodedAgents,
+    DecodedDiagnostic,
+    DecodedFlow,
+    DecodedL1,
+    DecodedLpips,
+    DecodedPsnr,
+    DecodedSsim,
+)
+from .drawn import Studio
+from .failing import RULE, DecodedFailures
+from .metrics.detection import AgentDetector, OnnxAgents
+from .metrics.lpips import Lpips
+from .metrics.street_detector import StreetDetector
+
+DECODED: tuple[type[DecodedDiagnostic], ...] = (
+    DecodedPsnr, DecodedSsim, DecodedLpips, DecodedFlow, DecodedAgents, DecodedL1, DecodedFailures,
+)  # fmt: skip
+CONTRACT = "decoder.json"
+_SIMULATION = "simulation.yaml"  # beside the clips of a simulated corpus
+
+
+@dataclass(frozen=True)
+class Looking:
+    """Which decoder draws, and which frozen networks look at its pictures. None: what comes with the package."""
+
+    decoder: Path | None = None
+    lpips: Path | None = None
+    detector: Path | None = None  # ONNX
+
+    def studio(self, arch: str, data: Path, device: torch.device) -> Studio:
+        """Opened once for all runs of a backbone. The shipped detector knows simulated streets only."""
+        stored = load_decoder(self.decoder, arch, device)
+        lpips = Lpips.load(self.lpips, device=device) if self.lpips else None
+        detector: AgentDetector | None = None
+        if self.detector is not None:
+            detector = OnnxAgents(self.detector)
+        elif (data / _SIMULATION).is_file():
+            detector = StreetDetector.load(device=device)
+        return Studio(stored, lpips, detector)
+
+
+def evaluate_decoded(
+    runs: Sequence[Path],
+    out: Path,
+    looking: Looking,
+    settings: EvaluateSettings,
+    device: torch.device,
+    data: Path | None = None,
+    targets: Path | None = None,
+    progress: Progress | None = None,
+) -> Evaluated:
+    """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one."""
+    studio = open_studio(runs, looking, device, data, targets)
+    made = evaluate(
+        runs, out / FOLDER, settings, device, data, targets, progress, instruments(studio, looking)
+    )  # fmt: skip
+    about = {"digest": studio.stored.digest, **studio.stored.contract}
+    write_text(out / FOLDER / CONTRACT, json.dumps(about, indent=1) + "\n")
+    return made
+
+
+def open_studio(
+    runs: Sequence[Path], looking: Looking, device: torch.device, data: Path | None, targets: Path | None
+) -> Studio:
+    """Of the backbone that all runs share."""
+    entries, broken = entries_of(runs, data, targets)
+    if not entries:
+        raise RenderingError("\n".join(broken.values()) or "there are no runs to render")
+    arches = sorted({entry.conditions.arch for entry in entries})
+    if len(arches) > 1:
+        raise RenderingError(f"a decoder belongs to one backbone, these runs to {', '.join(arches)}: render them apart")
+    return looking.studio(arches[0], Path(entries[0].conditions.data), device)
+
+
+def instruments(studio: Studio, looking: Looking) -> Instruments:
+    """Every decoded diagnostic over one studio."""
+    infos: dict[str, DiagnosticInfo] = {one.info.name: one.info for one in DECODED}
+
+    def check(evaluator: Evaluator) -> None:
+        named = str(looking.decoder or "the packaged decoder")
+        refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
+
+    identity = {
+        **studio.identity(), "agent matching": DecodedAgents.rule.model_dump_json(), "failures": RULE.model_dump_json(),
+    }  # fmt: skip
+    return Instruments(infos, lambda evaluator: [one(evaluator.settings, studio) for one in DECODED], identity, check)

@@ -1,0 +1,202 @@
+"""`decode render`: the future of a few clips, drawn from the truth, from every method, and with a channel left out.
+
+Clips are chosen by rank of the error of FactorJEPA (or whoever comes first), from the hardest to the easiest.
+
+Shapes: B clips, T future frames, H x W pixels, t future tokens, D width.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..decoded import CHANNELS, FOLDER, DecodedExample, Failure, write_decoded
+from ..diagnostics.asks import PLAIN, Predicted, Subject
+from ..diagnostics.evaluator import Evaluator, Scenes
+from ..diagnostics.examples import first_runs, ranked, subjects_of
+from ..diagnostics.scene import Scene
+from ..diagnostics.settings import EvaluateSettings
+from ..diagnostics.truth import agent_masks
+from ..errors import RenderingError
+from ..predictors import PerFactor
+from ..storage import only_writer
+from ..teacher.views import agent_support
+from .decoder import refuse_other_latents
+from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
+from .evaluation import Looking, open_studio
+from .failing import failures_of
+from .gallery import column_order, write_gallery
+from .metrics.motion import to_bytes
+from .panels import common_box
+
+OURS = "factorjepa"
+EPSILON = 1e-8  # of an influence map
+
+Progress = Callable[[int, int], object]
+
+
+def render(
+    runs: Sequence[Path],
+    out: Path,
+    looking: Looking,
+    settings: EvaluateSettings,
+    device: torch.device,
+    count: int,
+    data: Path | None = None,
+    targets: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """`count` clips into OUT/decoded, with pictures of all of them."""
+    studio = open_studio(runs, looking, device, data, targets)
+    first = first_runs(runs, data, targets)
+    conditions = next(iter(first.values())).conditions
+    with only_writer(out, "rendering"):
+        evaluator = Evaluator(conditions, settings, device)
+        named = str(looking.decoder or "the packaged decoder")
+        refuse_other_latents(studio.stored, named, conditions.arch, evaluator.reference.digest())
+        subjects = subjects_of(first, evaluator, device)
+        made = examples_of(subjects, evaluator, studio, count, progress)
+        for old in (out / FOLDER).glob("[0-9][0-9]"):
+            shutil.rmtree(old)  # of an earlier rendering
+        named_examples = {f"{number:02d}": example for number, example in enumerate(made)}
+        folders = [write_decoded(out / FOLDER / name, example) for name, example in named_examples.items()]
+        write_gallery(out / FOLDER, named_examples)
+    return folders
+
+
+def examples_of(
+    subjects: Mapping[str, Subject],
+    evaluator: Evaluator,
+    studio: Studio,
+    count: int,
+    progress: Progress | None = None,
+) -> list[DecodedExample]:
+    """The first subject ranks the clips; all are drawn on each."""
+    ranking = next(iter(subjects))
+    measured = next(scenes for scenes in evaluator.parts if scenes.part.role == "measure")
+    seen = 0
+
+    def told(clips: int) -> None:
+        nonlocal seen
+        seen += clips
+        if progress is not None:
+            progress(seen, 2 * len(measured))
+
+    order, chosen = ranked(_errors(subjects[ranking], measured, told), count)
+    titles = {name: subject.model.method.title for name, subject in subjects.items()}
+    found: dict[str, DecodedExample] = {}
+    for scene in measured:
+        wanted = [b for b, clip in enumerate(scene.clips) if clip.clip_id in chosen]
+        if wanted:
+            drawn = {name: _drawn(subjects[name], scene, studio) for name in column_order(subjects)}
+            for b in wanted:
+                clip_id = scene.clips[b].clip_id
+                note = (
+                    f"Number {chosen[clip_id] + 1} of {len(order)} clips by the error of {titles[ranking]}, "
+                    "hardest first."
+                )
+                found[clip_id] = _example(scene, b, measured, studio, drawn, titles, note)
+        told(len(scene))
+    return [found[clip_id] for clip_id in order if clip_id in found]
+
+
+def without_channel(predicted: Predicted, factor: str) -> Tensor:
+    """eq. Y_hat - Y_hat_k, `[B, t, D]`."""
+    if predicted.channels is None:
+        raise RenderingError("this method has no channels that could be left out")
+    channel: Tensor = getattr(predicted.channels, CHANNELS[factor])
+    return predicted.tokens_BtD - channel.to(predicted.tokens_BtD)
+
+
+def influence_map(full_T3HW: Tensor, without_T3HW: Tensor) -> NDArray[np.float32]:
+    """eq. I_k(p): where the picture changes without the channel, mean over colours; sums to 1 in every frame.
+
+    Of frames before they are rounded to bytes: a channel that changes little would show the rounding.
+    """
+    change_THW = (full_T3HW - without_T3HW).abs().mean(1).double()
+    return (change_THW / (EPSILON + change_THW.sum((1, 2), keepdim=True))).float().numpy()
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """A method's futures of a batch, whole and with each channel left out."""
+
+    drawn: Drawn
+    pixels_BT3HW: Tensor  # before rounding
+    without: Mapping[str, Tensor]  # L, A, I -> the same
+
+
+def _drawn(subject: Subject, scene: Scene, studio: Studio) -> _Drawing:
+    predicted = PLAIN.answer(subject, scene)
+    grid, render = future_grid(scene), studio.stored.decoder.render
+    pixels = render(predicted.tokens_BtD, grid)
+    channels: PerFactor[Tensor] | None = predicted.channels
+    without = {k: render(without_channel(predicted, k), grid) for k in CHANNELS} if channels is not None else {}
+    return _Drawing(drawn_of(scene, studio, as_bytes(pixels)), pixels, without)
+
+
+def _example(
+    scene: Scene, b: int, scenes: Scenes, studio: Studio, drawn: Mapping[str, _Drawing], titles: Mapping[str, str],
+    note: str,
+) -> DecodedExample:  # fmt: skip
+    methods = {name: one.drawn.frames_BTHW3[b] for name, one in drawn.items()}
+    seen, ideal = observed(scene, studio).frames_BTHW3[b], oracle(scene, studio).frames_BTHW3[b]
+    parted = OURS if OURS in drawn else next((name for name, one in drawn.items() if one.without), "")
+    without = {k: pixels[b] for k, pixels in drawn[parted].without.items()} if parted else {}
+    times = scene.times_BT[b]
+    return DecodedExample(
+        scene.clips[b].clip_id,
+        tuple((times[scene.context :] - times[scene.context - 1]).tolist()),
+        scene.frames_BTHW3[b, scene.context - 1],
+        seen,
+        ideal,
+        methods,
+        titles,
+        parted if without else "",
+        {k: to_bytes(pixels) for k, pixels in without.items()},
+        {k: influence_map(drawn[parted].pixels_BT3HW[b], pixels) for k, pixels in without.items()},
+        _agents(scene, b, scenes),
+        common_box(seen, methods),
+        failures=_failures(scene, b, studio, drawn),
+        decoder=studio.stored.name,
+        note=note,
+    )
+
+
+def _failures(scene: Scene, b: int, studio: Studio, drawn: Mapping[str, _Drawing]) -> dict[str, list[Failure]]:
+    """By method; nothing where no detector looks for agents."""
+    if studio.detector is None:
+        return {}
+    return {name: failures_of(scene, b, studio, one.drawn) for name, one in drawn.items()}
+
+
+def _agents(scene: Scene, b: int, scenes: Scenes) -> NDArray[np.bool_] | None:
+    """Where agents are in the observed future: by ground truth, else by the teacher, else unknown."""
+    if scenes.part.truth:
+        masks = agent_masks(scene, b)[scene.context :].astype(np.uint8)
+    elif scene.known.packets is not None:
+        masks = agent_support(scene.known.packets[b])[scene.context :]
+    else:
+        return None
+    H, W = scene.frames_BTHW3.shape[2:4]
+    resized = [cv2.resize(np.ascontiguousarray(one), (W, H), interpolation=cv2.INTER_NEAREST) for one in masks]
+    return np.stack(resized).astype(bool)
+
+
+def _errors(subject: Subject, scenes: Scenes, told: Callable[[int], object]) -> dict[str, float]:
+    """Future-frame L1 of every clip."""
+    errors: dict[str, float] = {}
+    for scene in scenes:
+        predicted = PLAIN.answer(subject, scene).tokens_BtD
+        of_clips = (predicted - scene.target().to(predicted)).abs().mean((1, 2)).tolist()
+        errors |= {clip.clip_id: error for clip, error in zip(scene.clips, of_clips, strict=True)}
+        told(len(scene))
+    return errors

@@ -1,0 +1,194 @@
+"""Verbs that draw: `decode train`, `decode evaluate`, `decode render`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from ..terminal import console, counting, error_console
+from ..words import counted
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..rendering.settings import DecodeSettings
+    from ..statistics import Comparison
+
+decode_app = typer.Typer(
+    name="decode", help="Latents to RGB: train a decoder, draw predicted futures, measure them.", no_args_is_help=True,
+    rich_markup_mode="rich",
+)  # fmt: skip
+
+Runs = Annotated[list[Path], typer.Argument(help="Folders of runs.")]
+Out = Annotated[Path, typer.Option(help="Folder of the evaluation; everything goes into decoded/ in it.")]
+DecoderPath = Annotated[
+    Path | None, typer.Option("--decoder", help="A folder of `decode train` (default: the one shipped for nano).")
+]
+Split = Annotated[str, typer.Option(help="test, audit or validation.")]
+Clips = Annotated[int | None, typer.Option(help="A stratified subset of at most this many clips.", min=1)]
+Detector = Annotated[
+    Path | None, typer.Option(help="ONNX agent detector (default: the shipped one, on simulated clips only).")
+]
+Data = Annotated[Path | None, typer.Option(help="Another corpus than the one the runs were trained on.")]
+Targets = Annotated[Path | None, typer.Option(help="Its packets (default: targets/ in it).")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")]
+Change = Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. batch=4; repeatable.")]
+
+
+@decode_app.command()
+def train(
+    data: Annotated[Path, typer.Argument(help="A corpus folder.")],
+    out: Annotated[Path, typer.Option(help="Folder of the decoder.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Settings as key=value, e.g. updates=500 decoder.kind=taef2.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="A YAML file of settings (default: mini for nano).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the decoder in this folder.")] = False,
+    device: Device = None,
+) -> None:
+    """Train a decoder of one backbone on target-encoder latents of the training split; no run is involved.
+
+    Example:  [bold]factorjepa decode train out --out decoder updates=2000[/bold]
+    """
+    from ..config import resolve
+    from ..rendering.settings import DecodeSettings
+    from ..training.run import CONFIG, RunDirectory
+
+    folder = RunDirectory(out)
+    folder.refuse_taken(resume)
+    begun = out / CONFIG if resume and folder.steps() else None
+    train_decoder(resolve(DecodeSettings, begun or preset, overrides or [], data=str(data)), out, resume, device)
+
+
+def train_decoder(settings: DecodeSettings, out: Path, resume: bool, device: str | None = None) -> None:
+    """Train, with progress, and say what came of it."""
+    from ..rendering.training import DecoderTraining
+
+    training = DecoderTraining(settings, _device(device))
+    losses = settings.losses.model_dump()
+    off = [name for name, weight in losses.items() if not weight]
+    if off:
+        error_console.print(f"disabled terms of the objective: {', '.join(off)}", highlight=False)
+    with counting("decoder", "update") as progress:
+        made = training.run(out, resume, progress)
+    found = made.validation
+    console.print(
+        f"{made.path}: chosen at update {made.step}, validation loss {found['validation/loss']:.4f}, "
+        f"PSNR {found['validation/psnr']:.2f} dB",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@decode_app.command()
+def evaluate(
+    runs: Runs,
+    out: Out,
+    decoder: DecoderPath = None,
+    split: Split = "test",
+    clips: Clips = None,
+    lpips: Annotated[
+        Path | None, typer.Option(help="Weights of LPIPS (AlexNet); without them LPIPS is not available.")
+    ] = None,
+    detector: Detector = None,
+    data: Data = None,
+    targets: Targets = None,
+    change: Change = None,
+    device: Device = None,
+) -> None:
+    """Measure decoded futures: PSNR, SSIM, LPIPS, flow, agents; end to end, against the oracle, and the visible gap.
+
+    Example:  [bold]factorjepa decode evaluate runs/* --out scores[/bold]
+    """
+    from ..config import resolve
+    from ..decoded import FOLDER
+    from ..diagnostics.evaluation import failures
+    from ..diagnostics.settings import EvaluateSettings
+    from ..rendering.evaluation import Looking, evaluate_decoded
+    from ..statistics import CompareSettings, compare
+
+    settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
+    looking = Looking(decoder, lpips, detector)
+    with counting("decoding", "clip") as progress:
+        made = evaluate_decoded(runs, out, looking, settings, _device(device), data, targets, progress)
+    comparison = compare(made.scores, CompareSettings(mixed="none"))
+    comparison.write(out / FOLDER / "comparison")
+    console.print(_table(comparison))
+    for line in made.scores.lacks():
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
+    if made.failed:
+        error_console.print(f"not decoded:\n{failures(made.failed)}", highlight=False, soft_wrap=True, markup=False)
+        raise typer.Exit(1)
+
+
+@decode_app.command()
+def render(
+    runs: Runs,
+    out: Out,
+    decoder: DecoderPath = None,
+    count: Annotated[int, typer.Option(help="Clips to draw.", min=1)] = 3,
+    split: Split = "test",
+    clips: Clips = None,
+    detector: Detector = None,
+    data: Data = None,
+    targets: Targets = None,
+    change: Change = None,
+    device: Device = None,
+) -> None:
+    """Draw the future of a few clips: observed, oracle, every method, and with a channel left out.
+
+    Example:  [bold]factorjepa decode render runs/frozen-17 runs/factorjepa-17 --out scores --count 3[/bold]
+    """
+    from ..config import resolve
+    from ..diagnostics.settings import EvaluateSettings
+    from ..rendering.evaluation import Looking
+    from ..rendering.examples import render as draw
+
+    settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
+    looking = Looking(decoder, None, detector)
+    with counting("rendering", "clip") as progress:
+        folders = draw(runs, out, looking, settings, _device(device), count, data, targets, progress)
+    console.print(f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at", highlight=False, soft_wrap=True)
+
+
+def _device(name: str | None) -> torch.device:
+    import torch
+
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _table(comparison: Comparison) -> Table:
+    """The paper's table: a row per source of latents, mean and deficit to the oracle, the interval below."""
+    from ..report.numbers import NOTHING, decimals, interval, number
+
+    rows = {(row.method, row.diagnostic, row.variant): row for row in comparison.scores}
+    headlines = [row for row in comparison.scores if row.headline and row.status == "secondary"]
+    measures = {row.diagnostic: row.direction for row in headlines}
+    methods = {row.method: row.title for row in headlines}
+    table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left",
+                  title="Decoded futures: mean (worse than the oracle by), 95 % interval")  # fmt: skip
+    table.add_column("latents of", max_width=22)
+    for name, direction in measures.items():
+        title = name.removeprefix("decoded_").replace("_", " ")
+        table.add_column(f"{title} {'↓' if direction == 'lower' else '↑'}", justify="right")
+
+    def cell(method: str, name: str, variant: str, beside: str | None) -> str:
+        row = rows.get((method, name, variant))
+        if row is None:
+            return NOTHING
+        places = max(decimals(row.low, row.high, row.mean), 2)
+        worse = rows.get((method, name, beside)) if beside else None
+        behind = f" ({number(worse.mean, places, sign=True)})" if worse is not None else ""
+        return f"{number(row.mean, places)}{behind}\n[dim]{interval(row.low, row.high, places)}[/]"
+
+    any_method = next(iter(methods), "")
+    table.add_row("the last frame again", *(cell(any_method, name, "copy", None) for name in measures))
+    table.add_row("target (oracle)", *(cell(any_method, name, "oracle", None) for name in measures))
+    for method, title in methods.items():
+        table.add_row(title, *(cell(method, name, "pooled", "deficit") for name in measures))
+    return table

@@ -1,0 +1,184 @@
+"""Decoded scores: known answers of an oracle and a constant, no look into the future, and the whole way to a table."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import Process
+from diagnostics.fakes import constant, oracle, subject
+from diagnostics.test_leaks import with_another_future
+from factorjepa.detectors.boxes import Detections
+from factorjepa.diagnostics.asks import Answers
+from factorjepa.diagnostics.evaluation import run_pass
+from factorjepa.diagnostics.evaluator import Evaluator
+from factorjepa.diagnostics.settings import EvaluateSettings
+from factorjepa.errors import RenderingError
+from factorjepa.pixels import Frames
+from factorjepa.rendering import drawn
+from factorjepa.rendering.decoder import StoredDecoder
+from factorjepa.rendering.diagnostics import refuse_broken_triangle
+from factorjepa.rendering.drawn import Rendered, Studio
+from factorjepa.rendering.evaluation import DECODED, Looking, evaluate_decoded
+from factorjepa.scores import Scores
+from factorjepa.statistics import CompareSettings, compare
+from factorjepa.training.restore import restore
+from factorjepa.training.run import RunDirectory
+
+CPU = torch.device("cpu")
+Values = dict[tuple[str, str], dict[str, float]]  # diagnostic and variant -> clip -> value
+
+
+class Brightest:
+    """Finds one agent in every frame: around the brightest pixel."""
+
+    name = "the brightest pixel"
+
+    def __call__(self, frames: Frames) -> list[Detections]:
+        found = []
+        for frame in frames:
+            y, x = np.unravel_index(frame.sum(-1).argmax(), frame.shape[:2])
+            box = np.array([[x - 6, y - 6, x + 7, y + 7]], float) / frame.shape[0]
+            found.append(Detections(box.clip(0, 1), np.ones(1), np.zeros(1, np.int64)))
+        return found
+
+
+@pytest.fixture
+def studio(stored: StoredDecoder) -> Studio:
+    return Studio(stored, None, Brightest())
+
+
+def scores_of(model: object, side: Evaluator, studio: Studio) -> Values:
+    measures = [one(side.settings, studio) for one in DECODED]
+    run_pass(subject(model), side, measures, lambda clips: None)
+    values: Values = defaultdict(dict)
+    for one in measures:
+        for found in one.found:
+            values[one.info.name, found.variant][found.clip.clip_id] = found.value
+    return values
+
+
+def test_who_knows_the_future_draws_what_the_oracle_draws(evaluator: Callable[..., Evaluator], studio: Studio) -> None:
+    side = evaluator(clips=3)
+    values = scores_of(oracle(side), side, studio)
+    for name in ("decoded_l1", "decoded_psnr", "decoded_ssim", "decoded_flow_epe", "decoded_agent_f1"):
+        assert values[name, "pooled"] == values[name, "oracle"]
+        assert set(values[name, "deficit"].values()) == {0.0}
+    for name in ("decoded_l1", "decoded_flow_epe"):
+        assert set(values[name, "gap"].values()) == {0.0}
+    assert not any(values["decoded_failures", "any/prediction_conditioned"].values())
+
+
+def test_the_last_frame_again_moves_nothing_and_every_frame_has_its_horizon(
+    evaluator: Callable[..., Evaluator], studio: Studio
+) -> None:
+    side = evaluator(clips=3)
+    values = scores_of(constant(side), side, studio)
+    (scene,) = side.parts[2]
+    for b, clip in enumerate(scene.clips):
+        last, future = scene.frames_BTHW3[b, 11] / 255, scene.frames_BTHW3[b, 12:] / 255
+        assert values["decoded_l1", "copy"][clip.clip_id] == pytest.approx(np.abs(future - last).mean(), abs=1e-6)
+        motion = drawn.observed(scene, studio).flow_BTss2[b]
+        assert values["decoded_flow_epe", "copy"][clip.clip_id] == pytest.approx(
+            np.linalg.norm(motion, axis=-1).mean(), rel=1e-4
+        )
+        horizons = [values["decoded_l1", f"h{k}"][clip.clip_id] for k in (1, 2, 3, 4)]
+        assert values["decoded_l1", "pooled"][clip.clip_id] == pytest.approx(np.mean(horizons), abs=1e-6)
+    assert ("decoded_l1", "h5") not in values
+    assert ("decoded_agent_f1", "truth") in values, "audit clips have ground truth"
+
+
+def test_end_to_end_error_stays_below_gap_plus_oracle(evaluator: Callable[..., Evaluator], studio: Studio) -> None:
+    side = evaluator(clips=3)
+    values = scores_of(constant(side), side, studio)
+    whole, gap, best = (values["decoded_l1", variant] for variant in ("pooled", "gap", "oracle"))
+    assert all(whole[clip] <= gap[clip] + best[clip] + 1e-6 for clip in whole)
+    assert all(gap[clip] > 0 for clip in gap)
+    with pytest.raises(RenderingError, match="do not belong together"):
+        refuse_broken_triangle(torch.tensor([0.1, 0.5]), torch.tensor([0.1, 0.1]), torch.tensor([0.1, 0.1]))
+
+
+def test_what_nobody_gave_is_not_available(evaluator: Callable[..., Evaluator], stored: StoredDecoder) -> None:
+    side, blind = evaluator(clips=2), Studio(stored)
+    measures = [one(side.settings, blind) for one in DECODED]
+    run_pass(subject(constant(side)), side, measures, lambda clips: None)
+    lacking = {one.info.name: [lack.why for lack in one.missing] for one in measures if not one.found}
+    assert lacking == {
+        "decoded_lpips": ["not available: no weights of LPIPS were given"],
+        "decoded_agent_f1": ["not available: no agent detector was given"],
+        "decoded_failures": ["not available: no agent detector was given"],
+    }
+    assert blind.identity()["LPIPS"] == "not available"
+
+
+@pytest.mark.parametrize("family", ["frozen", "factorjepa"])
+def test_the_future_changes_no_drawn_prediction(
+    family: str, trained: Callable[..., Path], evaluator: Callable[..., Evaluator], studio: Studio
+) -> None:
+    scene = next(iter(evaluator(clips=2).parts[2]))
+    learner = restore(RunDirectory.existing(trained(family)), CPU).learner
+    ask = Rendered(studio)
+    one, other = (Answers(subject(learner), some, (ask,))[ask] for some in (scene, with_another_future(scene)))
+    assert np.array_equal(one.frames_BTHW3, other.frames_BTHW3)
+
+
+def test_runs_become_scores_that_the_statistics_take(
+    trained: Callable[..., Path], decoder_folder: Path, streets: Path, tmp_path: Path
+) -> None:
+    runs = [trained("frozen"), trained("factorjepa")]
+    settings = EvaluateSettings(split="audit", clips=4)
+    looking = Looking(decoder_folder)
+    made = evaluate_decoded(runs, tmp_path, looking, settings, CPU)
+    assert not made.failed
+    read = Scores.read(tmp_path / "decoded")
+    assert set(read.values("method")) == {"frozen", "factorjepa"}
+    assert read.evaluator["decoder"].startswith("mini for file, ")
+    comparison = compare(read, CompareSettings(replicates=200, mixed="none"))
+    shown = {(row.diagnostic, row.variant) for row in comparison.scores}
+    assert {("decoded_psnr", "pooled"), ("decoded_psnr", "oracle"), ("decoded_l1", "gap")} <= shown
+    contract = json.loads((tmp_path / "decoded" / "decoder.json").read_text())
+    assert contract["digest"] in read.evaluator["decoder"]
+    again = evaluate_decoded(runs, tmp_path, looking, settings, CPU)
+    assert len(again.again) == 2
+    assert again.scores.table.equals(read.table)
+
+
+def test_a_decoder_of_another_encoder_draws_nothing(
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, process: Process
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(decoder_folder / "decoder.safetensors")
+    from safetensors import safe_open
+
+    with safe_open(decoder_folder / "decoder.safetensors", framework="pt") as opened:
+        header = json.loads(opened.metadata()["factorjepa decoder"])
+    header["latents"]["encoder"] = "0000000000000000"
+    save_file(tensors, tmp_path / "other.safetensors", {"factorjepa decoder": json.dumps(header)})
+    ran = process("decode", "evaluate", trained("frozen"), "--out", tmp_path, "--split", "audit",
+                  "--decoder", tmp_path / "other.safetensors")  # fmt: skip
+    assert ran.returncode == 1
+    assert "was trained on the target encoder 0000000000000000" in ran.stderr
+
+
+def test_the_verbs_show_the_table_and_write_pictures(
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, process: Process
+) -> None:
+    runs = [trained("frozen"), trained("factorjepa")]
+    common = ("--out", tmp_path, "--decoder", decoder_folder, "--split", "audit", "--clips", "3")
+    ran = process("decode", "evaluate", *runs, *common)
+    assert ran.returncode == 0, ran.stderr
+    for word in ("target (oracle)", "the last frame again", "FactorJEPA", "psnr ↑", "flow epe ↓"):
+        assert word in ran.stdout
+    assert "no weights of LPIPS were given" in ran.stdout
+    drew = process("decode", "render", *runs, *common, "--count", "2")
+    assert drew.returncode == 0, drew.stderr
+    assert "2 clips to look at" in drew.stdout
+    assert (tmp_path / "decoded" / "gallery.png").is_file()
+    assert (tmp_path / "decoded" / "01" / "future.gif").is_file()

@@ -49,6 +49,10 @@ class DiagnosticsError(FactorJEPAError):
     """A run, split or clip cannot be evaluated as asked."""
 
 
+class RenderingError(FactorJEPAError):
+    """A decoder cannot be made, loaded or used as asked."""
+
+
 class ScoresError(FactorJEPAError):
     """Scores are missing, damaged, not comparable, or too few for what was asked of them."""
 

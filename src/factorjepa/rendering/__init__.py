@@ -1,0 +1,1 @@
+"""Latents to RGB: transport, decoders, what the decoded future is worth, and why it fails."""

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ...backbones.weights import sha256_of
-from ...detectors.boxes import Detections
+from ...detectors.boxes import Detections, suppressed
 from ...detectors.detector import Detector
 from ...detectors.tiles import detect_tiled
 from ...pixels import Frames
@@ -30,9 +30,9 @@ class AgentDetector(Protocol):
 
 
 class OnnxAgents:
-    """A detector as the teacher uses it: COCO's agents, from the teacher's confidence on, in small pictures enlarged.
+    """A detector as the teacher uses it: COCO's agents, from the teacher's confidence on.
 
-    `threshold` is the least score. `tiles` looks into parts of large pictures as well.
+    A car that is also a truck is one agent. `threshold` is the least score. `tiles` looks into parts of large pictures as well.
     """
 
     def __init__(
@@ -48,4 +48,5 @@ class OnnxAgents:
 
     def __call__(self, frames: Frames) -> list[Detections]:
         found = [detect_tiled(self._detector, one) for one in frames] if self._tiles else self._detector.batch(frames)
-        return [one.take(np.flatnonzero(one.scores >= self._threshold)) for one in found]
+        sure = (one.take(np.flatnonzero(one.scores >= self._threshold)) for one in found)
+        return [suppressed(one, _TEACHER.duplicate_iou, across=True) for one in sure]

@@ -1,6 +1,6 @@
 """The street detector: a frozen evaluator of simulated frames that comes with the package.
 
-Its card is `weights/street_detector.md`.
+Its card: docs/street_detector.md.
 
 Legend: B pictures; S pixels a side, of the canvas; g = S / 4 cells a side; K superclasses.
 """
@@ -87,5 +87,5 @@ def canvas(frames: Frames) -> Tensor:
 def _agents(peaks_gg: Tensor, scores_gg: Tensor, boxes_4gg: Tensor, kinds_gg: Tensor) -> Detections:
     boxes = boxes_4gg[:, peaks_gg].T.double().cpu().numpy()
     scores, kinds = scores_gg[peaks_gg].double().cpu().numpy(), kinds_gg[peaks_gg].cpu().numpy()
-    solid = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    solid = np.asarray((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
     return suppressed(Detections(boxes, scores, kinds).take(solid), _SAME_AGENT, across=True)

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factorjepa"
 
 # world -> corpus -> footage|backbones -> teacher -> regime, predictors -> adaptation+training -> diagnostics ->
-# rendering -> statistics -> report; objective with the training, profiling beside the diagnostics. Backbones come before
-# the teacher, which looks through one of them; rendering measures motion with the diagnostics' flow (docs/decisions.md).
+# rendering -> statistics -> report; objective with the training, profiling beside the diagnostics. Backbones come
+# before the teacher, which looks through one of them (docs/decisions.md); rendering uses the diagnostics' flow.
 STAGE = {
     "world": 1, "corpus": 2, "footage": 3, "backbones": 3, "teacher": 4, "regime": 5, "predictors": 6, "objective": 7,
     "adaptation": 8, "training": 9, "diagnostics": 10, "profiling": 10, "rendering": 11, "statistics": 12, "report": 13,

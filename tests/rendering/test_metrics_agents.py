@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from factorjepa.detectors.boxes import Detections, box_iou
 from factorjepa.rendering.metrics.agents import (
-    AgentCounts, Agents, AgentSettings, agent_counts, covered_shares, matched, summed,
-)  # fmt: skip
+    AgentCounts,
+    Agents,
+    AgentSettings,
+    agent_counts,
+    covered_shares,
+    matched,
+    summed,
+)
 from factorjepa.rendering.metrics.true_agents import true_agents
 from factorjepa.world import WorldSettings, clip
 from factorjepa.world.taxonomy import KINDS, SUPERCLASSES

@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 
 from factorjepa.rendering.metrics.motion import (
-    flow_epe, future_flow, magnitude_ratio, moving, to_bytes,
-)  # fmt: skip
+    flow_epe,
+    future_flow,
+    magnitude_ratio,
+    moving,
+    to_bytes,
+)
 
 SIDE = 96
 

@@ -32,7 +32,8 @@ class AgentDetector(Protocol):
 class OnnxAgents:
     """A detector as the teacher uses it: COCO's agents, from the teacher's confidence on.
 
-    A car that is also a truck is one agent. `threshold` is the least score. `tiles` looks into parts of large pictures as well.
+    A car that is also a truck is one agent. `threshold` is the least score. `tiles` looks into parts of large pictures
+    as well.
     """
 
     def __init__(

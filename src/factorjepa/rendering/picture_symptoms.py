@@ -19,7 +19,7 @@ from ..diagnostics.flow import flows
 from ..pixels import Frames
 from .counterparts import Picture
 from .failure_settings import FailureSettings
-from .metrics.motion import FLOW_SIDE, Floats, Mask, future_flow, magnitude_ratio, moving
+from .metrics.motion import FLOW_SIDE, MOVING, Floats, Mask, future_flow, own_speed
 from .symptoms import Decoded, Observed, Strength, stronger
 
 _SMOOTH = 9  # px of the flow's grid: what does not move as a piece is texture
@@ -76,10 +76,11 @@ def under_dispersion(
     """Motion and sharpness that agents lose, of those that are still there."""
     settings = seen.settings
     reference = future_flow(context_3HW[None], observed_T3HW[None])
-    ratios = {
-        name: _ratio(reference, future_flow(context_3HW[None], frames[None]), seen, decoded)
-        for name, frames, decoded in (("oracle", oracle_T3HW, oracle), ("predicted", predicted_T3HW, predicted))
-    }
+    speed = own_speed(reference)
+    ratios = {}
+    for name, frames, decoded in (("oracle", oracle_T3HW, oracle), ("predicted", predicted_T3HW, predicted)):
+        found = own_speed(future_flow(context_3HW[None], frames[None]))
+        ratios[name] = _ratio(speed[0], found[0], _carried(reference[0], speed[0] >= MOVING, seen, decoded), settings)
     sharp = {"oracle": _sharpness_ratio(seen, oracle), "predicted": _sharpness_ratio(seen, predicted)}
     evidence = {f"flow-magnitude ratio, {name}": value for name, value in ratios.items()}
     evidence |= {f"agents' sharpness ratio, {name}": value for name, value in sharp.items()}
@@ -104,10 +105,12 @@ def new_edges(seen: Observed, oracle: Scenery, predicted: Scenery) -> Strength:
 
 
 def boxed(boxes_N4: NDArray[np.float64], height: int, width: int) -> Mask:
-    """`[H, W]` inside any of the boxes."""
+    """`[H, W]` inside any of the boxes, at least a pixel of each."""
     mask = np.zeros((height, width), bool)
-    for left, top, right, bottom in boxes_N4 * np.array([width, height, width, height]):
-        mask[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
+    for left, top, right, bottom in boxes_N4.clip(0, 1) * np.array([width, height, width, height]):
+        first_row, first_column = min(int(top), height - 1), min(int(left), width - 1)
+        rows = slice(first_row, max(first_row + 1, int(np.ceil(bottom))))
+        mask[rows, first_column : max(first_column + 1, int(np.ceil(right)))] = True
     return mask
 
 
@@ -139,23 +142,30 @@ def _mean_length(scenery: Scenery) -> float:
     return _mean([length[static] for length, static in zip(lengths, scenery.static_THW, strict=True)])
 
 
-def _ratio(reference: Floats, found: Floats, seen: Observed, decoded: Decoded) -> float:
-    """Over pixels of the context frame that move to a place where X shows an agent that the decode has, too.
+def _carried(reference_Tss2: Floats, moving_Tss: Mask, seen: Observed, decoded: Decoded) -> Mask:
+    """Pixels of the context frame that move to a place where X shows an agent that the decode has, too: `[T, s, s]`.
 
     An agent with another look has no flow: it is left to appearance.
     """
-    side = reference.shape[-2]
+    side = reference_Tss2.shape[-2]
     rows, columns = np.mgrid[0:side, 0:side]
-    region = moving(reference)
+    result = moving_Tss.copy()
     for t, (agents, who, part) in enumerate(zip(seen.agents, seen.counted, decoded.parts, strict=True)):
         alike = np.nan_to_num(part.unlikeness_N, nan=np.inf) < seen.settings.alike
         here = boxed(agents.boxes[who & alike], side, side)
-        x = np.clip(np.rint(columns + reference[0, t, ..., 0] * side), 0, side - 1).astype(int)
-        y = np.clip(np.rint(rows + reference[0, t, ..., 1] * side), 0, side - 1).astype(int)
-        region[0, t] &= here[y, x]
-    enough = region.mean((-2, -1)) >= seen.settings.moving_area
-    values = magnitude_ratio(reference, found, region)[enough]
-    return float(values.mean()) if len(values) else float("nan")
+        x = np.clip(np.rint(columns + reference_Tss2[t, ..., 0] * side), 0, side - 1).astype(int)
+        y = np.clip(np.rint(rows + reference_Tss2[t, ..., 1] * side), 0, side - 1).astype(int)
+        result[t] &= here[y, x]
+    return result
+
+
+def _ratio(
+    there_Tss: NDArray[np.float64], here_Tss: NDArray[np.float64], region_Tss: Mask, settings: FailureSettings
+) -> float:
+    """Mean over the frames in which enough moves; NaN where there is none."""
+    frames = [t for t, region in enumerate(region_Tss) if region.mean() >= settings.moving_area]
+    values = [here_Tss[t][region_Tss[t]].mean() / there_Tss[t][region_Tss[t]].mean() for t in frames]
+    return float(np.mean(values)) if values else float("nan")
 
 
 def _sharpness_ratio(seen: Observed, decoded: Decoded) -> float:

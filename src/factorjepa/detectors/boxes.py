@@ -30,11 +30,11 @@ def joined(parts: Sequence[Detections]) -> Detections:
     return suppressed(Detections(*arrays))
 
 
-def suppressed(found: Detections, same: float = _SAME_OBJECT) -> Detections:
-    """Best first; of boxes of one class that overlap by `same` or more, only the best."""
+def suppressed(found: Detections, same: float = _SAME_OBJECT, across: bool = False) -> Detections:
+    """Best first; of boxes of one class (with `across`: of any) that overlap by `same` or more, only the best."""
     order = np.lexsort((*found.boxes.T, -found.scores))
     found = found.take(order)
-    clash = (box_iou(found.boxes, found.boxes) >= same) & (found.kinds[:, None] == found.kinds)
+    clash = (box_iou(found.boxes, found.boxes) >= same) & (across | (found.kinds[:, None] == found.kinds))
     kept = np.ones(len(order), dtype=bool)
     for k in range(len(order)):
         if kept[k]:

@@ -29,7 +29,7 @@ HELPERS = {
 TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {
     "ray", "diffusers", "onnxruntime", "wandb", "torchvision", "transformers", "peft", "motmetrics", "statsmodels",
-    "matplotlib", "tensorboard", "onnx", "trackers", "supervision", "torchmetrics",
+    "matplotlib", "tensorboard", "onnx", "trackers", "supervision",
 }  # fmt: skip
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

@@ -130,10 +130,10 @@ def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) ->
         decoder = out / "decoder"
         if not (decoder / DECODER).is_file():
             train_decoder(settings.decode_settings(data), decoder, resume=True)
-    common = {"decoder": decoder, "split": settings.split, "clips": settings.tested}
-    decode_evaluate(runs, out / "scores", **common)
+    scores, split, clips = out / "scores", settings.split, settings.tested
+    decode_evaluate(runs, scores, decoder=decoder, split=split, clips=clips)
     if settings.examples:
-        decode_render(runs, out / "scores", count=settings.examples, **common)
+        decode_render(runs, scores, decoder=decoder, count=settings.examples, split=split, clips=clips)
 
 
 def _train(settings: StudySettings, data: Path, out: Path) -> None:

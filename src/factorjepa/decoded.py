@@ -74,7 +74,7 @@ class DecodedExample:
                 raise ReportError(f"decoded {self.clip_id!r}: {name} must be {shape[:3]}, not {values.shape}")
         if self.without and self.removed_from not in self.methods:
             raise ReportError(
-                f"decoded {self.clip_id!r}: channels were removed from {self.removed_from!r}, which is not one of its methods"
+                f"decoded {self.clip_id!r}: channels were left out of {self.removed_from!r}, no method of it"
             )
         if self.box is not None:
             left, top, right, bottom = self.box

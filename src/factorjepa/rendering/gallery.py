@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from ..decoded import CHANNELS, GIF, DecodedExample
@@ -102,7 +101,7 @@ def channel_sheet(example: DecodedExample, frame: int = -1) -> Frame | None:
 
 
 def write_gallery(folder: Path, examples: Mapping[str, DecodedExample]) -> list[Path]:
-    """Into OUT/decoded: the gallery of all, and beside each example (by its folder's name) its strip, film and sheet."""
+    """Into OUT/decoded: the gallery of all; in the folder that each is named by, its strip, channels and film."""
     folder, written = Path(folder), []
     if examples:
         written.append(_write(folder / GALLERY, gallery(list(examples.values()))))
@@ -119,7 +118,8 @@ def write_gallery(folder: Path, examples: Mapping[str, DecodedExample]) -> list[
 
 def _write_gif(path: Path, beats: Sequence[tuple[Frame, int]]) -> None:
     """One palette for all beats, or colours would flicker; dithered, or skies would have steps."""
-    palette = Image.fromarray(np.concatenate([beat for beat, _ in beats])).quantize(256)
+    sample = np.concatenate([beat[::3, ::3] for beat, _ in beats])
+    palette = Image.fromarray(sample).quantize(256)
     images = [Image.fromarray(beat).quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for beat, _ in beats]
     durations = [round(1000 * held / _FPS) for _, held in beats]
     options = {"save_all": True, "append_images": images[1:], "duration": durations, "loop": 0, "optimize": False}
@@ -127,7 +127,7 @@ def _write_gif(path: Path, beats: Sequence[tuple[Frame, int]]) -> None:
 
 
 def _write(path: Path, picture: Frame) -> Path:
-    write_atomic(path, lambda temporary: Image.fromarray(picture).save(temporary, format="PNG"))
+    write_atomic(path, lambda temporary: Image.fromarray(picture).save(temporary, format="PNG", compress_level=4))
     return path
 
 

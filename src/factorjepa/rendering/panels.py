@@ -21,6 +21,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 PANEL = 224  # px a side that a small frame is enlarged to, or nearly
 RED = (225, 38, 38)
 _HALO = (18, 20, 24)
+_STRAIGHT = 0.8  # px that a contour may be off where it is drawn straight
 _FAINTEST, _STRONGEST = 0.12, 0.85  # of heat over the grey frame: where there is no influence the frame is seen
 # Viridis in nine steps: brightness rises evenly, so that it reads in grey and to colour-blind eyes.
 _VIRIDIS = np.array([
@@ -51,7 +52,7 @@ def common_box(observed_THW3: Frame, methods: Mapping[str, Frame]) -> Box:
 
 def factor_of(frame: Frame, panel: int = PANEL) -> int:
     """The whole factor that brings a small frame near the size of a panel; 1 for a large one."""
-    return max(1, round(panel / max(frame.shape[:2])))
+    return max(1, round(panel / int(max(frame.shape[:2]))))
 
 
 def enlarged(frame: Frame, factor: int) -> Frame:
@@ -73,11 +74,10 @@ def _resized(frame: Frame, width: int, height: int) -> Frame:
 
 def contours_of(mask_HW: NDArray[np.bool_], factor: int = 1) -> list[NDArray[np.int32]]:
     """Outlines of the agents on a frame enlarged by `factor`, as polygons `[N, 2]` of x and y."""
-    mask = mask_HW.astype(np.float32)
-    if factor > 1:  # smoothed before it is cut, or it would have stairs
-        mask = cv2.resize(mask, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
-    outer = cv2.findContours((mask >= 0.5).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_TC89_L1)[0]
-    return [np.asarray(one, np.int32).reshape(-1, 2) for one in outer]
+    size = (mask_HW.shape[1] * factor, mask_HW.shape[0] * factor)
+    smooth = cv2.resize(mask_HW.astype(np.float32), size, interpolation=cv2.INTER_LINEAR)  # no stairs
+    traced = cv2.findContours((smooth >= 0.5).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)[0]
+    return [np.asarray(cv2.approxPolyDP(one, _STRAIGHT, True), np.int32).reshape(-1, 2) for one in traced]
 
 
 def outlined(picture: Frame, polygons: Sequence[NDArray[Any]]) -> Frame:

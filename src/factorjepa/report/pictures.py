@@ -50,9 +50,9 @@ def _tile(
     height, width = _TILE, max(1, round(_TILE * columns / rows))
     shares = np.clip((np.nan_to_num(values_rc, nan=low) - low) / max(high - low, 1e-9), 0, 1)
     picked = (np.arange(height) * rows // height)[:, None], (np.arange(width) * columns // width)[None]
-    colours = colours(shares)[picked].astype(np.float64)
+    heat = colours(shares)[picked].astype(np.float64)
     grey = np.asarray(Image.fromarray(frame).convert("L").resize((width, height)), np.float64)[..., None]
-    mixed = np.clip(0.62 * colours + 0.38 * grey, 0, 255).astype(np.uint8)
+    mixed = np.clip(0.62 * heat + 0.38 * grey, 0, 255).astype(np.uint8)
     if marked is not None:
         top, bottom = (round(k * height / rows) for k in (marked[0], marked[0] + 1))
         left, right = (round(k * width / columns) for k in (marked[1], marked[1] + 1))

@@ -49,10 +49,11 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Any], said: str) -> Non
         dataclasses.replace(decoded(), **changed)
 
 
-def test_one_damaged_folder_hides_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"", b"PK"], ids=["empty", "cut short"])
+def test_one_damaged_folder_hides_no_other(tmp_path: Path, left: bytes) -> None:
     write_decoded(tmp_path / "decoded" / "b", decoded())
     write_decoded(tmp_path / "decoded" / "a", decoded())
-    (tmp_path / "decoded" / "a" / "frames.npz").write_bytes(b"PK")
+    (tmp_path / "decoded" / "a" / "frames.npz").write_bytes(left)
     found, problems = read_all_decoded(tmp_path)
     assert len(found) == 1
     assert "render it again" in problems[0]

@@ -141,7 +141,7 @@ def read_decoded(folder: Path) -> DecodedExample:
             {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
             about.note,
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
         raise ReportError(f"{folder}: cannot be read as a decoded future ({error}); render it again") from error
 
 

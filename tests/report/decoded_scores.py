@@ -54,6 +54,9 @@ def scores(methods: Sequence[str] = FEW, cities: int = 8, clips: int = 2) -> Sco
                     put(name, "pooled", base * hard + sign * deficit)
                     put(name, "deficit", deficit)
                     put(name, "gap", 1.3 * deficit)
+                    for frame in (1, 2, 10):
+                        put(name, f"h{frame}", base * hard + sign * deficit * frame)
+                    put(name, "dynamic", base * hard + sign * 2 * deficit)
                 failed = False
                 for number, symptom in enumerate(SYMPTOMS):
                     there = (city + clip + number) % (k + 2) == 0

@@ -19,7 +19,8 @@ from factorjepa.report.making import make_report
 from factorjepa.report.material import Decoded
 from factorjepa.report.numbers import decimals, number
 from factorjepa.report.viewer import BUDGET, MOST, viewers
-from factorjepa.statistics import CompareSettings, Comparison
+from factorjepa.scores import DiagnosticInfo, RunInfo, Scores
+from factorjepa.statistics import CompareSettings, Comparison, compare
 
 from . import synthetic
 from .browser import NAMES, Tab, browser, found
@@ -98,6 +99,27 @@ def test_the_paper_table_holds_the_comparisons_numbers(out: Path, page: Page) ->
     places = decimals(epe.low, epe.high)
     assert f"{epe.mean:.{places}f} (+{0.12:.{places}f})" in page.text
     assert "LPIPS: not available: no weights were given." in page.text
+
+
+def test_frames_of_the_future_stand_in_their_order_before_moving_regions(page: Page) -> None:
+    assert "frame 1frame 2frame 10moving regions" in page.text
+
+
+def test_an_f1_from_counts_has_its_oracle_and_its_deficit_too() -> None:
+    info = DiagnosticInfo("decoded_agent_f1", "Agent F1", "2 tp / (2 tp + fp + fn)", "higher", "", "secondary", "", "",
+                          "f1/agents", "macro_f1")  # fmt: skip
+    counts = {"tp/agents": 2, "fp/agents": 1, "fn/agents": 1, "tp/oracle": 3, "fp/oracle": 0, "fn/oracle": 2}
+    rows = [
+        {"backbone": "nano", "method": "factorjepa", "seed": 17, "city": f"c{k}", "source": f"c{k}/v", "value": value,
+         "clip_id": f"c{k}/v#0", "diagnostic": info.name, "variant": variant}
+        for k in range(6) for variant, value in counts.items()
+    ]  # fmt: skip
+    run = RunInfo("nano", "factorjepa", 17, "FactorJEPA", "", 1, "a", "", 1)
+    held = Scores.of_rows(rows, {info.name: info}, {}, [run])
+    text = parsed(futures.section(Decoded([], held, compare(held, QUICK)))).text
+    assert "0.667 (+0.083)" in text  # 3/4 of the oracle, 2/3
+    assert "Target latent (oracle)" in text
+    assert "PSNR: not available: it was not measured." in text
 
 
 def test_failures_are_counted_by_method_and_attribution(page: Page) -> None:

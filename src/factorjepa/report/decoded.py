@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,7 +25,8 @@ COLUMNS = {
     "decoded_agent_f1": "Agent F1",
 }  # fmt: skip
 L1, FAILURES = "decoded_l1", "decoded_failures"
-ORACLE, COPY, DEFICIT, GAP = "oracle", "copy", "deficit", "gap"
+ORACLE, COPY, DEFICIT, GAP, DYNAMIC = "oracle", "copy", "deficit", "gap", "dynamic"
+_HORIZON, _WORDS = re.compile(r"h\d+"), {DYNAMIC: "moving regions"}
 _ARROWS = {"lower": " \N{DOWNWARDS ARROW}", "higher": " \N{UPWARDS ARROW}"}
 _SECOND = 0.13  # so near to a second is a second
 
@@ -73,7 +75,8 @@ def _measured(scores: Scores, comparison: Comparison) -> Markup:
     parts: list[Markup | None] = []
     for backbone in dict.fromkeys(row.backbone for row in comparison.scores):
         rows = [row for row in comparison.scores if row.backbone == backbone]
-        parts += [_quality(scores, rows, backbone), _gaps(rows, backbone), _counts(scores, rows, backbone)]
+        parts += [_quality(scores, rows, backbone), _gaps(rows, backbone), _horizons(scores, rows, backbone)]
+        parts.append(_counts(scores, rows, backbone))
     return joined(parts)
 
 
@@ -94,24 +97,27 @@ def _quality(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup:
         info = infos[name]
         arrow = _ARROWS[info.direction] if info else ""
         heads.append(Cell(f"{short}{arrow}", hint=f"{info.formula} ({info.unit})" if info else ""))
-    caption = (
-        f"{backbone}: decoded futures against the observed one. Means over cities with 95 % intervals; in brackets the "
-        "deficit to the oracle, positive: worse than it"
+    said = (
+        "Means over cities with 95 % intervals. In brackets the deficit to the oracle, turned so that a positive one "
+        "is worse than the oracle."
     )
     absent = [
         tag("p", f"{short}: not available: {_why(scores, name)}.", class_="missing")
         for name, short in COLUMNS.items()
         if not any(math.isfinite(row.mean) for row in rows if row.diagnostic == name)
     ]
-    return joined(table(heads, lines, caption, range(1, len(heads))), absent)
+    caption = f"{backbone}: decoded futures against the observed one"
+    return joined(tag("p", said, class_="missing"), table(heads, lines, caption, range(1, len(heads))), absent)
 
 
 def _with_deficit(rows: Sequence[ScoreRow], diagnostic: str, method: str, info: DiagnosticInfo | None) -> Cell:
     row = _of(rows, diagnostic, method)
     if row is None or info is None:
         return Cell(NOTHING)
-    known = _of(rows, diagnostic, method, DEFICIT)
-    return _cell(row, known.mean if known else math.nan, known)
+    known, oracle = _of(rows, diagnostic, method, DEFICIT), _of(rows, diagnostic, method, ORACLE)
+    sign = 1.0 if info.direction == "lower" else -1.0
+    apart = sign * (row.mean - oracle.mean) if oracle else math.nan
+    return _cell(row, known.mean if known else apart, known)
 
 
 def _cell(row: ScoreRow | None, deficit: float = math.nan, known: ScoreRow | None = None) -> Cell:
@@ -144,6 +150,29 @@ def _gaps(rows: Sequence[ScoreRow], backbone: str) -> Markup | None:
     return tag("details", tag("summary", "Where the error comes in"), table(heads, lines, caption, (1, 2, 3)))
 
 
+def _horizons(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup | None:
+    """Each metric frame by frame of the future, and where things move."""
+    methods, titles = _methods(rows)
+    drawn = []
+    for name, short in COLUMNS.items():
+        present = {row.variant for row in rows if row.diagnostic == name}
+        shown = sorted(filter(_HORIZON.fullmatch, present), key=lambda variant: int(variant[1:]))
+        shown += [DYNAMIC] if DYNAMIC in present else []
+        if not shown:
+            continue
+        lines: list[list[str | Cell]] = [
+            [Cell(titles[method], class_="ours" if method == OURS else ""),
+             *(_cell(_of(rows, name, method, variant)) for variant in shown)]
+            for method in methods
+        ]  # fmt: skip
+        heads = [_WORDS.get(variant, f"frame {variant[1:]}") for variant in shown]
+        caption = f"{backbone}: {short}{_ARROWS[scores.diagnostics[name].direction]}"
+        drawn.append(table(["latent source", *heads], lines, caption, range(1, len(heads) + 1)))
+    if not drawn:
+        return None
+    return tag("details", tag("summary", "Frame by frame, and where things move"), drawn)
+
+
 def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup | None:
     """Symptoms downwards, methods along: how many decoded futures show it, and where it comes in."""
     held = scores.select(backbone=backbone, diagnostic=FAILURES).table
@@ -166,12 +195,13 @@ def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup |
             shown = joined(f"{amount} of {of}", tag("small", " / ".join(map(str, parts)))) if of else NOTHING
             cells.append(Cell(shown, amount / of if of else math.nan, hint=hint if of else ""))
         lines.append(cells)
-    caption = (
-        f"{backbone}: failures found in decoded futures (clips of all seeds). Below each count: "
-        f"{' / '.join(ATTRIBUTIONS.values())}. Attribution is diagnostic, not causal"
+    said = (
+        f"Below each count: {' / '.join(ATTRIBUTIONS.values())}. Clips of all seeds are counted. Attribution is "
+        "diagnostic, not causal: a predicted latent may be one that no decoder has met."
     )
     heads: list[str | Cell] = ["symptom", *(titles[method] for method in methods)]
-    return table(heads, lines, caption, range(1, len(heads)), "symptoms")
+    drawn = table(heads, lines, f"{backbone}: failures found in decoded futures", range(1, len(heads)), "symptoms")
+    return joined(tag("p", said, class_="missing"), drawn)
 
 
 def _methods(rows: Iterable[ScoreRow]) -> tuple[list[str], dict[str, str]]:
@@ -180,9 +210,9 @@ def _methods(rows: Iterable[ScoreRow]) -> tuple[list[str], dict[str, str]]:
 
 
 def _of(rows: Sequence[ScoreRow], diagnostic: str, method: str, variant: str | None = None) -> ScoreRow | None:
-    """The headline unless a variant is asked for."""
+    """The headline unless a variant is asked for; of an F1 that is computed from counts, `f1/<variant>`."""
     for row in rows:
-        same = row.headline if variant is None else row.variant == variant
+        same = row.headline if variant is None else row.variant in (variant, f"f1/{variant}")
         if row.diagnostic == diagnostic and row.method == method and same:
             return row
     return None

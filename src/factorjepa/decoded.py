@@ -10,6 +10,7 @@ Shapes: T future frames, H x W pixels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,20 @@ class DecodedExample:
                 raise ReportError(f"decoded {self.clip_id!r}: {name} must be bytes {shape}, not {frames.shape}")
         if self.last_HW3.shape != shape[1:] or len(self.seconds) != shape[0]:
             raise ReportError(f"decoded {self.clip_id!r}: the last seen frame or the times do not fit {shape}")
+        agents = {} if self.agents_THW is None else {"agents": self.agents_THW}
+        for name, values in {**self.influence, **agents}.items():
+            if values.shape != shape[:3]:
+                raise ReportError(f"decoded {self.clip_id!r}: {name} must be {shape[:3]}, not {values.shape}")
+        if self.without and self.removed_from not in self.methods:
+            raise ReportError(
+                f"decoded {self.clip_id!r}: channels were left out of {self.removed_from!r}, no method of it"
+            )
+        if self.box is not None:
+            left, top, right, bottom = self.box
+            if not (0 <= left < right <= shape[2] and 0 <= top < bottom <= shape[1]):
+                raise ReportError(
+                    f"decoded {self.clip_id!r}: the box {self.box} does not lie in a picture of {shape[1:3]}"
+                )
 
     def title_of(self, method: str) -> str:
         return self.titles.get(method, method)
@@ -108,7 +123,7 @@ def write_decoded(folder: Path, example: DecodedExample) -> Path:
     about = _About(
         clip_id=example.clip_id, seconds=example.seconds, methods=list(example.methods), titles=dict(example.titles),
         removed_from=example.removed_from, box=example.box, decoder=example.decoder, note=example.note,
-        failures={method: [{**vars(one), "evidence": dict(one.evidence)} for one in found]
+        failures={method: [{**vars(one), "evidence": _finite(one.evidence)} for one in found]
                   for method, found in example.failures.items()},
     )  # fmt: skip
     write_text(folder / ABOUT, about.model_dump_json(indent=1) + "\n")
@@ -127,7 +142,7 @@ def read_decoded(folder: Path) -> DecodedExample:
             {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
             about.note,
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
         raise ReportError(f"{folder}: cannot be read as a decoded future ({error}); render it again") from error
 
 
@@ -140,6 +155,11 @@ def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
         except ReportError as error:
             problems.append(str(error))
     return found, problems
+
+
+def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
+    """JSON has no NaN: a number that cannot be had is left out."""
+    return {name: float(value) for name, value in evidence.items() if math.isfinite(value)}
 
 
 def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from .browser import NAMES, Tab, browser, found
 PROGRAM = found()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=f"no browser here: none of {', '.join(NAMES)} is on the path")
 
-_WIDER = """[...document.querySelectorAll("body *")].filter(e => {
+WIDER = """[...document.querySelectorAll("body *")].filter(e => {
   for (let p = e.parentElement; p; p = p.parentElement)
     if (["auto", "scroll", "hidden"].includes(getComputedStyle(p).overflowX) && p !== document.body) return false;
   return e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest("svg");
@@ -40,7 +40,7 @@ def test_the_page_fits_the_screen_and_complains_of_nothing(
 ) -> None:
     tab.open(rich / "report" / "index.html", width, height, scheme)
     assert tab.value("document.documentElement.scrollWidth") <= width
-    assert tab.value(_WIDER) == []
+    assert tab.value(WIDER) == []
     wide, narrow = (
         tab.value(f"getComputedStyle(document.querySelector('.{name}')).display") for name in ("wide", "narrow")
     )

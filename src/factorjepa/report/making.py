@@ -1,6 +1,7 @@
 """`factorjepa report OUT`: from a folder with scores to a page and its tables.
 
 OUT/scores.parquet  OUT/comparison/ (made if absent or older)  OUT/examples/ (optional)
+OUT/decoded/ (optional)
 OUT/report/index.html  OUT/report/tables/*.csv
 """
 
@@ -25,6 +26,7 @@ from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
 from ..storage import write_text
 from .curves import Run
+from .decoded import read_futures
 from .material import Material, Statement
 from .page import page
 from .provenance import settings_of, steps_of
@@ -61,11 +63,13 @@ def make_report(
     comparison, compared, notes = _comparison(out, scores, settings, progress)
     read, unreadable = _runs(_run_folders(out, runs))
     examples, broken = read_examples(out)
+    decoded, undecoded = read_futures(Path(out))
     corpus = data or _corpus_of(scores)
-    notes += [*scores.lacks(), *unreadable, *broken]
+    notes += [*scores.lacks(), *unreadable, *broken, *undecoded]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
-        data=_statement(corpus, required=data is not None), steps=steps_of(scores, comparison, corpus), notes=notes,
+        decoded=decoded, data=_statement(corpus, required=data is not None),
+        steps=steps_of(scores, comparison, corpus), notes=notes,
     )  # fmt: skip
     folder = to or Path(out) / REPORT
     text = page(material)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..adaptation import METHODS
+from ..decoded import DecodedExample
 from ..examples import Example
 from ..scores import CHANCE, DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
@@ -31,6 +32,18 @@ class Statement:
     rows: Sequence[tuple[str, str]] = ()  # a name and its value
 
 
+@dataclass(frozen=True)
+class Decoded:
+    """Futures that were drawn, and what they are worth; without scores only pictures."""
+
+    examples: Sequence[DecodedExample] = ()
+    scores: Scores | None = None
+    comparison: Comparison | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.examples) or self.comparison is not None
+
+
 @dataclass
 class Material:
     """Scores and what was found in them; everything else is optional."""
@@ -40,6 +53,7 @@ class Material:
     comparison: Comparison
     runs: Sequence[Run] = ()
     examples: Sequence[Example] = ()
+    decoded: Decoded = field(default_factory=Decoded)
     data: Statement = field(default_factory=Statement)
     steps: Sequence[Step] = ()  # commands, in the order of the work
     notes: Sequence[str] = ()  # what could not be read, in words

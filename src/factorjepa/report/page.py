@@ -9,7 +9,7 @@ from importlib import resources
 
 from .. import __version__
 from ..statistics.verdict import LEAST_CITIES, verdict
-from . import figures, tables
+from . import decoded, figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
@@ -98,11 +98,14 @@ def _answer(one: Answer) -> Markup:
 def _sections(material: Material) -> list[tuple[str, str, Markup]]:
     """Anchor, heading, content."""
     each = material.backbones
+    drawn = material.decoded
+    street = [("street", decoded.heading(drawn), decoded.section(drawn))] if drawn else []
     return [
         ("headline", "Headline effects", joined([_headline(material, backbone) for backbone in each])),
         ("scorecard", "Scorecard", joined([_scorecard(material, backbone) for backbone in each])),
         ("contrasts", "Contrasts and decisions", _contrasts(material)),
         ("where", "Where it helps and where it fails", joined([_where(material, backbone) for backbone in each])),
+        *street,
         ("masking", "Masking curves", joined([_masking(material, backbone) for backbone in each])),
         ("scale", "Across backbones", _scale(material)),
         ("training", "Training", _training(material)),

@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..examples import Example, Frames, Map
+from ..rendering.panels import colours
 
 _FRAME = 96  # pixels high in a filmstrip
 _TILE = 168  # side of a map
 _STRIP = 6  # frames shown
-# Viridis in nine steps: brightness rises evenly, so that it reads in grey and to colour-blind eyes.
-_VIRIDIS = np.array([
-    (68, 1, 84), (71, 44, 122), (59, 81, 139), (44, 113, 142), (33, 144, 141), (39, 173, 129), (92, 200, 99),
-    (170, 220, 50), (253, 231, 37),
-], np.float64)  # fmt: skip
 
 
 def filmstrip(example: Example) -> list[tuple[str, bool]]:
@@ -43,7 +39,7 @@ def similarity_tile(example: Example, values: Map, low: float, high: float) -> s
 
 
 def scale_bar() -> str:
-    return _png(_colours(np.linspace(0, 1, 64)[None].repeat(4, 0)))
+    return _png(colours(np.linspace(0, 1, 64)[None].repeat(4, 0)))
 
 
 def _tile(
@@ -54,9 +50,9 @@ def _tile(
     height, width = _TILE, max(1, round(_TILE * columns / rows))
     shares = np.clip((np.nan_to_num(values_rc, nan=low) - low) / max(high - low, 1e-9), 0, 1)
     picked = (np.arange(height) * rows // height)[:, None], (np.arange(width) * columns // width)[None]
-    colours = _colours(shares)[picked].astype(np.float64)
+    heat = colours(shares)[picked].astype(np.float64)
     grey = np.asarray(Image.fromarray(frame).convert("L").resize((width, height)), np.float64)[..., None]
-    mixed = np.clip(0.62 * colours + 0.38 * grey, 0, 255).astype(np.uint8)
+    mixed = np.clip(0.62 * heat + 0.38 * grey, 0, 255).astype(np.uint8)
     if marked is not None:
         top, bottom = (round(k * height / rows) for k in (marked[0], marked[0] + 1))
         left, right = (round(k * width / columns) for k in (marked[1], marked[1] + 1))
@@ -66,14 +62,6 @@ def _tile(
             edge[:] = colour
             mixed[top:bottom, left:right] = inner
     return _jpeg(mixed)
-
-
-def _colours(shares: NDArray[np.floating]) -> Frames:
-    at = np.clip(shares, 0, 1) * (len(_VIRIDIS) - 1)
-    below = np.minimum(at.astype(int), len(_VIRIDIS) - 2)
-    part = (at - below)[..., None]
-    mixed: Frames = (_VIRIDIS[below] * (1 - part) + _VIRIDIS[below + 1] * part).astype(np.uint8)
-    return mixed
 
 
 def _resized(frame: Frames, height: int) -> Frames:

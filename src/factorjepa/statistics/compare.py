@@ -18,18 +18,19 @@ from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
+from .deciding import deciding
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
 from .measures import Measure, alternatives_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
-from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up
+from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up, trained_once
 from .panel import Panel, panel_of
 from .pareto import pareto_rows
 from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
-from .verdict import LEAST_CITIES, UNTESTABLE, decide, verdict
+from .verdict import LEAST_CITIES, RULE, UNTESTABLE, decide, decide_as_the_paper, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
 Progress = Callable[[int, int], None]
@@ -74,7 +75,7 @@ def compare(scores: Scores, settings: CompareSettings | None = None, progress: P
     names = {name: info.title for name, info in scores.diagnostics.items()}
     pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
     said = verdict(contrast_rows, titles, names)
-    about = dataclasses.asdict(settings)
+    about = dataclasses.asdict(settings) | {"decided_by": RULE}
     ranks = rank_rows(score_rows)
     return Comparison(
         about, scores.evaluator, score_rows, contrast_rows, ranks, pareto, said, notes, commands.command()
@@ -132,10 +133,14 @@ class _Backbone:
             tested = [row for row in self.rows if row.family == family and not np.isnan(row.p)]
             for row, value in zip(tested, adjusted([row.p for row in tested]), strict=True):
                 row.adjusted_p, row.adjustment = float(value), adjustment
+            unknown_as_one = np.nan_to_num([row.deciding.p for row in tested], nan=1.0)  # it counts in its family
+            for row, value in zip(tested, adjusted(unknown_as_one.tolist()), strict=True):
+                row.deciding.adjusted_p = NAN if np.isnan(row.deciding.p) else float(value)
         for row in self.rows:
+            row.paper_decision = decide_as_the_paper(row, self.settings.alpha)
             row.decision = decide(row, self.settings.alpha)
             if row.decision.startswith(UNTESTABLE):  # it counts in its family, but an adjusted p would claim a test
-                row.adjusted_p, row.adjustment = NAN, ""
+                row.adjusted_p, row.deciding.adjusted_p, row.adjustment = NAN, NAN, ""
         order = [contrast.name for contrast in self.contrasts]
         self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
 
@@ -223,6 +228,7 @@ class _Backbone:
         row.units = separation(effect.estimate, interval)
         row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
         row.p = p_value(effect.estimate, effect.replicates_B, scale)
+        row.deciding = deciding(effect, confidence, not trained_once(self.panel, pair))
         row.sensitivities = sensitivities(effect, interval, constructions, confidence, scale)
         row.stable = all(each.agrees for each in row.sensitivities)
         row.mixed = self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory)

@@ -73,6 +73,11 @@ def missing_seeds(panel: Panel, request: Request) -> str:
     return f"without seed {', '.join(absent)}" if absent and not _untrained(panel, request) else ""
 
 
+def trained_once(panel: Panel, pair: Pair) -> bool:
+    """Whether a side was trained, and once only: then nobody knows how much a second training would differ."""
+    return any(len(side.seeds) == 1 and not _untrained(panel, side) for side in (pair.a, pair.b))
+
+
 def _seeds(panel: Panel, a: Request, b: Request) -> tuple[tuple[int, ...], tuple[int, ...], str]:
     """The seeds that both have; a single run that trains nothing stands beside all seeds of the other."""
     if a.seeds == b.seeds or _untrained(panel, a) or _untrained(panel, b):

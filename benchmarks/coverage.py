@@ -3,8 +3,8 @@
     python benchmarks/coverage.py [--simulations 2000] [--replicates 1000] [--workers 1] [--only TEXT]
 
 Two methods, five clips to a source. A clip's score is city + source + clip noise, and both methods share it; their
-difference varies by city, source and clip as well, and in some regimes by training seed. Truths are known: the mean over
-the population of cities (and of trainings), and no difference. Counted per regime, in %:
+difference varies by city, source and clip as well, and in some regimes by training seed. Truths are known: the mean
+over the population of cities (and of trainings), and no difference. Counted per regime, in %:
 
     mean, effect  the paper's BCa interval of a method's mean and of the paired effect contains the truth
     percentile    the plain percentile interval of the effect does

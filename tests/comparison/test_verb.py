@@ -16,9 +16,9 @@ from .tables import FUTURE, MOTION, rows_of, scores_of
 INFOS = [FUTURE, MOTION]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+def run(monkeypatch: pytest.MonkeyPatch, *words: object, width: int = 100) -> int:
     monkeypatch.setattr(sys, "argv", ["factorjepa", "compare", *map(str, words)])
-    monkeypatch.setattr(console, "width", 100)
+    monkeypatch.setattr(console, "width", width)
     with pytest.raises(SystemExit) as left:
         main()
     return int(left.value.code or 0)
@@ -43,11 +43,24 @@ def test_joins_files_prints_decisions_and_writes_tables(
     table = said[said.index("prespecified contrasts") : said.index("exploratory")]
     decided = next(line for line in table.splitlines() if "Future-frame L1" in line)
     assert decided.split()[-1] == "better"
-    assert "over mono_states_late" in said
+    assert "Factorjepa over Mono_States_Late" in said
     assert "not separated" in said
     found = Comparison.read(tmp_path / "out")
     assert {row.method for row in found.scores} == {path.name for path in files}
     assert found.settings["replicates"] == 500
+
+
+def test_people_read_titles_and_everything_fits_eighty_columns(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(monkeypatch, *files, "--out", out, "--replicates", 500, "--no-mixed", width=80) == 0
+    said = capsys.readouterr().out.split(str(tmp_path))[0]
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert "total: Factorjepa over Auto_Rgn" in said
+    assert "untestable: no scores of FactorJEPA-RAW" in " ".join(said.split())
+    assert "factorjepa_raw" not in said
+    assert "…" not in said
 
 
 def test_missing_scores_are_an_error_in_words(

@@ -18,7 +18,7 @@ from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
-from .deciding import deciding
+from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
 from .measures import Measure, alternatives_of, measures_of
@@ -50,12 +50,17 @@ class CompareSettings:
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
 
 
-def compare(scores: Scores, settings: CompareSettings | None = None, progress: Progress | None = None) -> Comparison:
-    """Everything that appendix E asks for; deterministic for a seed."""
+def compare(
+    scores: Scores,
+    settings: CompareSettings | None = None,
+    progress: Progress | None = None,
+    catalogue: Mapping[str, str] | None = None,
+) -> Comparison:
+    """Everything that appendix E asks for; deterministic for a seed. `catalogue` has titles of methods without runs."""
     settings = settings or CompareSettings()
     _check(scores, settings)
     backbones = scores.values("backbone")
-    panels = [panel_of(scores, backbone, settings.common) for backbone in backbones]
+    panels = [panel_of(scores, backbone, settings.common, catalogue) for backbone in backbones]
     total, done = sum(len(panel.blocks) for panel in panels), 0
     score_rows: list[ScoreRow] = []
     contrast_rows: list[ContrastRow] = []
@@ -71,7 +76,7 @@ def compare(scores: Scores, settings: CompareSettings | None = None, progress: P
         score_rows += work.scores
         contrast_rows += work.rows
         notes += work.notes()
-    titles = {method: panel.title(method) for panel in panels for method in panel.methods}
+    titles = {**(catalogue or {}), **{method: panel.title(method) for panel in panels for method in panel.methods}}
     names = {name: info.title for name, info in scores.diagnostics.items()}
     pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
     said = verdict(contrast_rows, titles, names)
@@ -150,18 +155,27 @@ class _Backbone:
         if place.cities == 1:
             said.append("one city: sources were resampled, and nothing is said about other cities")
         elif place.cities < FEW_CITIES:
-            said.append(f"{_too_narrow(place.cities, self.settings.confidence)}, and p-values are too small")
+            narrow = _too_narrow(place.cities, self.settings.confidence)
+            said.append(f"{narrow}, and p-values are too small; decisions allow for it")
         if place.cities < LEAST_CITIES:
             said.append(f"nothing is decided: it takes at least {LEAST_CITIES} cities")
         absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")
         family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
+        if place.cities >= LEAST_CITIES and (few := about_seeds(self._seeds(), family, self.settings.alpha)):
+            said.append(few)
         if family / (self.settings.replicates + 1) > self.settings.alpha:
             said.append(
                 f"{self.settings.replicates} replicates are too few for {family} tests to pass Holm's procedure"
             )
         return [f"{self.panel.backbone}: {each}" for each in said]
+
+    def _seeds(self) -> int:
+        """The fewest of any contrast between methods that train."""
+        if any(row.deciding.note == ONE_SEED for row in self.rows):
+            return 1
+        return min((len(row.seeds) for row in self.rows if len(row.seeds) > 1), default=FEW_SEEDS)
 
     def _measure(
         self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]

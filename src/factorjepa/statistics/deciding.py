@@ -20,11 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from ..words import counted
 from .estimand import Distribution
 from .measures import Array
 from .rows import NAN, Deciding
 
 ONE_SEED = "one training seed"
+FEW_SEEDS = 5  # fewer, and Student's quantiles are several times the normal ones
 _SMALLEST = 1e-15  # p-value
 _HALVINGS = 45  # of the logarithm of a p-value
 
@@ -83,6 +85,28 @@ def tail(effect: float, spreads: Sequence[Spread]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if half_width(varying, np.exp(middle)) > abs(effect) else (low, middle)
     return float(np.exp(high))
+
+
+def least_effect(seeds: int, tests: int, alpha: float) -> float:
+    """How many SDs over its seeds an effect must be to pass the first of Holm's steps, if nothing else varied."""
+    return float(-stdtrit(seeds - 1, alpha / tests / 2) / np.sqrt(seeds))
+
+
+def about_seeds(seeds: int, tests: int, alpha: float) -> str:
+    """What few training seeds keep from being decided among prespecified tests; nothing where they are enough."""
+    if seeds >= FEW_SEEDS or not tests:
+        return ""
+    if seeds == 1:
+        return (
+            f"{ONE_SEED}: how much another training would differ is not known, so no method that was trained once is "
+            "called better or worse"
+        )
+    needed, enough = (least_effect(count, tests, alpha) for count in (seeds, FEW_SEEDS))
+    return (
+        f"{seeds} training seeds are few: intervals leave their differences out, decisions allow for them. Among "
+        f"{counted(tests, 'prespecified test')}, an effect must be {needed:.0f} times the SD of its seeds to be the "
+        f"first that is decided; with {FEW_SEEDS} seeds, {enough:.1f} times"
+    )
 
 
 def _jackknife_variance(without_S: Array) -> float:

@@ -49,7 +49,7 @@ def pair_up(estimator: Estimator, measure: Measure, contrast: Contrast, own: Map
     panel = estimator.panel
     absent = [method for method in (contrast.a, contrast.b) if method not in panel.methods]
     if absent:
-        return Unpaired(contrast, f"no scores of {' and '.join(absent)}")
+        return Unpaired(contrast, f"no scores of {' and '.join(map(panel.title, absent))}")
     unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
     if unmeasured:
         return Unpaired(contrast, f"not measured for {' and '.join(map(panel.title, unmeasured))}")

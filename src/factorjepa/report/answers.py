@@ -364,11 +364,13 @@ def _names(material: Material, rows: Sequence[ContrastRow], decision: str) -> li
 
 
 def _decisions(material: Material, rows: Sequence[ContrastRow]) -> str:
-    """`better on A and B; better, unstable on C; not separated on D`."""
+    """`better on A and B; better, unstable on C; not resolved on D (why); not separated on E`."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if not row.decision.startswith(UNTESTABLE):
             found.setdefault(stated(row) if decided(row) else row.decision, []).append(material.name(row.diagnostic))
     order = (BETTER, WORSE, NOT_RESOLVED, NOT_SEPARATED)
     ranked = sorted(found, key=lambda said: next(k for k, one in enumerate(order) if said.startswith(one)))
-    return "; ".join(f"{said} on {listed(found[said])}" for said in ranked) or "untestable"
+    parts = {said: said.partition(": ") for said in ranked}
+    lines = [f"{what} on {listed(found[said])}{f' ({why})' if why else ''}" for said, (what, _, why) in parts.items()]
+    return "; ".join(lines) or "untestable"

@@ -111,7 +111,7 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     rows = [_contrast_cells(material, row) for row in shown]
     headings: list[str | Cell] = [
         "a over b", "diagnostic", "decision", Cell("effect", hint="with its 95 % interval"), "units", "a / b", "p",
-        "adjusted p", Cell("deciding", hint="95 % interval that allows for few cities and seeds, and its adjusted p"),
+        "adjusted p", Cell("deciding p", hint="adjusted; few cities and training seeds are allowed for"),
         "note",
     ]  # fmt: skip
     left = len(everything) - len(shown)
@@ -171,7 +171,7 @@ def _deciding_cell(row: ContrastRow) -> Cell:
         return Cell(NOTHING, math.nan, hint=its.note)
     within = interval(its.low, its.high, decimals(its.low, its.high, row.effect), sign=True)
     share = f"{its.seed_share:.0%} of its squared width comes from training seeds" if its.seed_share else ""
-    return Cell(joined(within, tag("small", f"p {p_value(its.adjusted_p)}")), its.adjusted_p, hint=share)
+    return Cell(joined(p_value(its.adjusted_p), tag("small", within)), its.adjusted_p, hint=share)
 
 
 def methods_table(material: Material, backbone: str) -> Markup:

@@ -46,7 +46,7 @@ class CompareSettings:
     alpha: float = 0.05
     common: bool = False  # keep the clips that all methods share where they differ
     mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
-    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/...
+    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/... and single horizons
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
 
 

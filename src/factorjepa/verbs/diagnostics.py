@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..terminal import console, counting, error_console
-from ..words import counted
+from ..words import counted, listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ def evaluate(
         made = measure(runs, out, settings, place, data, targets, progress)
     for table in _summary(made.scores, console.width):
         console.print(table, "")
-    for line in _chances(made.scores):
+    for line in _remarks(made.scores):
         console.print(line, highlight=False, markup=False)
     for run in made.again:
         console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
@@ -121,7 +121,7 @@ def scorecard(
         made = score(data, pairs, out, settings, place, window, context, progress)
     for table in _summary(made.scores, console.width):
         console.print(table, "")
-    for line in _chances(made.scores):
+    for line in _remarks(made.scores):
         console.print(line, highlight=False, markup=False)
     for arch in made.again:
         console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
@@ -182,7 +182,8 @@ def _summary(scores: Scores, width: int) -> list[Table]:
     """
     from ..scores import CHANCE
 
-    infos = [info for info in scores.diagnostics.values() if info.reduction in ("mean", "macro_f1")]
+    scored = set(scores.values("diagnostic"))
+    infos = [i for i in scores.diagnostics.values() if i.name in scored and i.reduction in ("mean", "macro_f1")]
     columns = scores.columns()
     by_chance = [columns["value"][(columns["diagnostic"] == i.name) & (columns["variant"] == CHANCE)] for i in infos]
     methods = {(run.backbone, run.method): run.title for run in scores.runs}
@@ -207,12 +208,18 @@ def _summary(scores: Scores, width: int) -> list[Table]:
     return tables
 
 
-def _chances(scores: Scores) -> list[str]:
-    """Why a level of chance in the table is as high as it is, where that surprises."""
+def _remarks(scores: Scores) -> list[str]:
+    """Which diagnostics were not measured, and why a level of chance is as high as it is, where that surprises."""
     from ..scores import CHANCE
 
     columns = scores.columns()
-    said = []
+    scored = set(scores.values("diagnostic"))
+    absent = [info.title for name, info in scores.diagnostics.items() if name not in scored]
+    said = (
+        [f"not measured on these clips: {listed(absent)} (factorjepa diagnostics NAME says with what)"]
+        if absent
+        else []
+    )
     for info in scores.diagnostics.values():
         values = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
         if len(values) and (why := info.about_chance(float(values.mean()))):

@@ -73,9 +73,8 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
         extent = "every primary diagnostic" if everything else listed(said[BETTER])
         short = f"FactorJEPA is better than {baseline} on {extent}."
         if not everything:
-            short += (
-                f" Not shown on {listed([n for r in total if (n := material.name(r.diagnostic)) not in said[BETTER]])}."
-            )
+            names = [material.name(row.diagnostic) for row in total]
+            short += f" Not shown on {listed([name for name in names if name not in said[BETTER]])}."
     short += _held_back(material, tested)
     if said[BETTER]:
         short += _credit({row.diagnostic for row in tested if row.decision == BETTER and row.stable}, controls)
@@ -89,7 +88,7 @@ def _held_back(material: Material, rows: Sequence[ContrastRow]) -> str:
         if row.decision.startswith(NOT_RESOLVED):
             why = row.decision.removeprefix(f"{NOT_RESOLVED}: ")
             if why == ONE_SEED:
-                why = "each method was trained once, and a second training is not known"
+                why = "a method was trained once, so how much trainings differ is not known"
             doubts.setdefault(f"it is {row.paper_decision} over cities alone, but {why}", []).append(row.diagnostic)
         elif decided(row) and not row.stable:
             why = f"it is {row.decision}, but a sensitivity analysis takes that back"
@@ -187,9 +186,8 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
 
 
 def _amount(material: Material, row: ContrastRow) -> str:
-    separated = "" if decided(row) else f"; {row.decision}"
     units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
-    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{separated}."
+    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{_doubt(row)}."
 
 
 def change(material: Material, row: ContrastRow) -> str:
@@ -207,9 +205,8 @@ def change(material: Material, row: ContrastRow) -> str:
 
 
 def _doubt(row: ContrastRow) -> str:
-    return (
-        "" if row.decision in (BETTER, WORSE) and row.stable else f" ({stated(row) if decided(row) else row.decision})"
-    )
+    said = stated(row) if decided(row) else row.decision
+    return "" if said in (BETTER, WORSE) else f" ({said})"
 
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

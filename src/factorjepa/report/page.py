@@ -157,7 +157,8 @@ def _scorecard(material: Material, backbone: str) -> Markup:
     more = f"{left} further methods are in the table." if left else None
     text = (
         "Means over cities with 95 % BCa intervals; each panel says which way is better. Claims rest on the paired "
-        "contrasts, not on whether these intervals overlap. "
+        "contrasts, not on whether these intervals overlap. Training seeds are averaged: what another training would "
+        "give is not in them, and the SD over seeds is under the pointer in the table. "
     )
     drawn = (
         _captioned(figures.grid(panels), tag("b", "Held-out scores. "), text, more, heading=_name(material, backbone))

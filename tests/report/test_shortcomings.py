@@ -49,6 +49,9 @@ class TestWithoutTheBaseline:
         assert "Against Full fine-tuning (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
         assert any(line.startswith("Over LoRA, exploratory: better on") for line in help_.evidence)
 
+    def test_few_seeds_are_pointed_out_without_a_prespecified_test_too(self, partial: Material) -> None:
+        assert "3 training seeds are few: intervals leave their differences out" in " ".join(cautions(partial))
+
     def test_two_missing_methods_are_both_named(self) -> None:
         scores = synthetic.scores(cities=6, sources=2, clips=1, seeds=(1,), methods=("frozen", "lora"), structure=False)
         said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short

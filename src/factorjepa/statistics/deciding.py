@@ -94,18 +94,20 @@ def least_effect(seeds: int, tests: int, alpha: float) -> float:
 
 def about_seeds(seeds: int, tests: int, alpha: float) -> str:
     """What few training seeds keep from being decided among prespecified tests; nothing where they are enough."""
-    if seeds >= FEW_SEEDS or not tests:
+    if seeds >= FEW_SEEDS:
         return ""
     if seeds == 1:
         return (
             f"{ONE_SEED}: how much another training would differ is not known, so no method that was trained once is "
             "called better or worse"
         )
+    few = f"{seeds} training seeds are few: intervals leave their differences out, decisions allow for them"
+    if not tests:
+        return few
     needed, enough = (least_effect(count, tests, alpha) for count in (seeds, FEW_SEEDS))
     return (
-        f"{seeds} training seeds are few: intervals leave their differences out, decisions allow for them. Among "
-        f"{counted(tests, 'prespecified test')}, an effect must be {needed:.0f} times the SD of its seeds to be the "
-        f"first that is decided; with {FEW_SEEDS} seeds, {enough:.1f} times"
+        f"{few}. Among {counted(tests, 'prespecified test')}, an effect must be {needed:.0f} times the SD of its "
+        f"seeds to be the first that is decided; with {FEW_SEEDS} seeds, {enough:.1f} times"
     )
 
 

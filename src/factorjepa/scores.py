@@ -39,6 +39,7 @@ Leak(k -> k') from squared errors `k->k'` and `constant->k'`, one number for eac
 
 KEY = ("backbone", "method", "seed", "city", "source", "clip_id", "diagnostic", "variant")
 CHANCE = "chance"  # the variant that says what who knows nothing would score, where that is known
+_SURPRISING = 0.6  # of an F1 by chance
 ENCODER = "encoder/"  # begins the name of a part of the evaluator that belongs to one backbone
 _METADATA = b"factorjepa"
 _WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -65,6 +66,12 @@ class DiagnosticInfo:
     headline: str = "pooled"  # variant
     reduction: Reduction = "mean"
 
+    def about_chance(self, chance: float) -> str:
+        """Why a level of chance is as high as it is, where that surprises; else nothing."""
+        if self.reduction != "macro_f1" or not chance > _SURPRISING:
+            return ""
+        return "chance is high because most tags are present in nearly every clip, so naming them all is mostly right"
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -84,12 +91,14 @@ class RunInfo:
     evaluated_by: str = ""  # command line; empty: not recorded
     missing: tuple[Missing, ...] = ()  # scores that cannot be had
     updates: int | None = None  # made in training, of which `step` was chosen; None: not recorded
+    processes: tuple[int, ...] = ()  # that made updates; several where a run went on with more or fewer; none: unknown
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> RunInfo:
         """What `dataclasses.asdict` and JSON made of one."""
         missing = tuple(Missing(**one) for one in record.get("missing", ()))
-        return cls(**{**record, "trained_by": tuple(record.get("trained_by", ())), "missing": missing})
+        listed = {name: tuple(record.get(name, ())) for name in ("trained_by", "processes")}
+        return cls(**{**record, **listed, "missing": missing})
 
 
 class Scores:

@@ -93,6 +93,17 @@ class TestSensitivity:
         assert (row.decision, row.stable) == ("better", False)
         assert {each.name: each.agrees for each in row.sensitivities}["alt/auc"] is False
 
+    def test_one_horizon_that_points_the_other_way_makes_a_contrast_unstable(self) -> None:
+        turned = rows_of({"a": -1.0, "b": 0.0}, variants=["pooled", "h1"]) + rows_of(
+            {"a": 1.0, "b": 0.0}, variants=["h2"]
+        )
+        row = contrast(turned)
+        assert {each.name: each.agrees for each in row.sensitivities if each.name in ("h1", "h2")} == {
+            "h1": True,
+            "h2": False,
+        }
+        assert not row.stable
+
     def test_the_headline_comes_first_in_the_scorecard(self) -> None:
         rows = rows_of({"a": 0.0, "b": 0.0}, variants=["alt/mse", "pooled", "at 1 s"])
         variants = [row.variant for row in compare(scores_of(rows), QUICK).scores if row.method == "a"]

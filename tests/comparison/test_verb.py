@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from factorjepa.cli import main
+from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
 from factorjepa.terminal import console
+from factorjepa.verbs.diagnostics import _remarks, _summary
 
 from .tables import FUTURE, MOTION, rows_of, scores_of
 
 INFOS = [FUTURE, MOTION]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+def run(monkeypatch: pytest.MonkeyPatch, *words: object, width: int = 100) -> int:
     monkeypatch.setattr(sys, "argv", ["factorjepa", "compare", *map(str, words)])
-    monkeypatch.setattr(console, "width", 100)
+    monkeypatch.setattr(console, "width", width)
     with pytest.raises(SystemExit) as left:
         main()
     return int(left.value.code or 0)
@@ -43,11 +48,48 @@ def test_joins_files_prints_decisions_and_writes_tables(
     table = said[said.index("prespecified contrasts") : said.index("exploratory")]
     decided = next(line for line in table.splitlines() if "Future-frame L1" in line)
     assert decided.split()[-1] == "better"
-    assert "over mono_states_late" in said
+    assert "Factorjepa over Mono_States_Late" in said
     assert "not separated" in said
     found = Comparison.read(tmp_path / "out")
     assert {row.method for row in found.scores} == {path.name for path in files}
     assert found.settings["replicates"] == 500
+
+
+def test_people_read_titles_and_everything_fits_eighty_columns(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(monkeypatch, *files, "--out", out, "--replicates", 500, "--no-mixed", width=80) == 0
+    said = capsys.readouterr().out.split(str(tmp_path))[0]
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert "total: Factorjepa over Auto_Rgn" in said
+    assert "untestable: no scores of FactorJEPA-RAW" in " ".join(said.split())
+    assert "factorjepa_raw" not in said
+    assert "…" not in said
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_means_of_many_methods_fit_the_terminal_with_their_whole_titles(width: int) -> None:
+    titles = [f"Monolithic + states of method-{name}" for name in "abcdefg"]
+    f1 = dataclasses.replace(FUTURE, name="f1", title="Taxonomy F1", reduction="macro_f1", headline="")
+    rows = rows_of(dict.fromkeys("abcdefg", 0.1), cities=2)
+    rows += rows_of(dict.fromkeys("abcdefg", 0.0), cities=2, infos=[f1], variants=["tp/x", "fp/x", "fn/x"])
+    rows += [row | {"variant": "chance", "value": 0.8} for row in rows if row["variant"] == "tp/x"]
+    scores = scores_of(rows, [FUTURE, f1, MOTION])
+    runs = [dataclasses.replace(run, title=titles["abcdefg".index(run.method)]) for run in scores.runs]
+    scores = Scores(scores.table, scores.diagnostics, scores.evaluator, runs)
+    terminal = Console(width=width, file=io.StringIO())
+    tables = _summary(scores, width)
+    for table in tables:
+        terminal.print(table)
+    said = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert len(tables) == (2 if width == 80 else 1)
+    assert all(len(line) <= width for line in said.splitlines())
+    assert said.count("Monolithic") == 7
+    assert said.count("method-") == 7
+    assert "…" not in said
+    assert "Motion cosine" not in said
+    assert [line.split(":")[0] for line in _remarks(scores)] == ["not measured on these clips", "Taxonomy F1"]
 
 
 def test_missing_scores_are_an_error_in_words(

@@ -112,6 +112,9 @@ def removed_of(scene: Any, interactions: tuple[Interaction, ...]) -> int | None:
 
 def test_who_answers_a_constant_scores_as_its_formula_says(scored: Any, evaluator: Make) -> None:
     found = scored(constant)
+    l1, mse = (means(found[name]) for name in ("future_l1", "future_mse"))
+    assert (l1["alt/mse"], mse["alt/l1"]) == (mse["pooled"], l1["pooled"])
+    assert l1["pooled"] != mse["pooled"]
     size = torch.cat([scene.target().abs().mean((1, 2)) for scene in evaluator().parts[2]]).mean().item()
     assert means(found["future_l1"])["pooled"] == pytest.approx(size, rel=1e-6)
     assert means(found["mask_slope"])["hidden_0.9"] == pytest.approx(size, rel=1e-6)

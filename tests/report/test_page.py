@@ -191,6 +191,25 @@ class TestHonesty:
             said = self.short(material).split("worse")[0]
             assert (named in said.split("Not shown")[0]) == (row.decision == "better")
 
+    def test_a_gain_that_a_sensitivity_takes_back_is_not_called_better_first(self, material: Material) -> None:
+        turned = self.decided(material, {"future_l1": "better"}, stable=False)
+        said = self.short(turned)
+        assert said.startswith("Not shown: no primary diagnostic decides between FactorJEPA and Auto-RGN. ")
+        assert "On Future-frame L1 it is better, but a sensitivity analysis takes that back." in said
+        assert "better, unstable on Future-frame L1" in answers(turned, "nano")[0].evidence[0]
+
+    def test_a_gain_that_seeds_leave_open_is_said_with_its_reason(self, material: Material) -> None:
+        why = "not resolved: 2 training seeds vary too much"
+        doubted = self.decided(
+            material, {"future_l1": why, "mask_slope": "better"}, paper_decision="better", stable=True
+        )
+        said = self.short(doubted)
+        assert said.startswith("FactorJEPA is better than Auto-RGN on Mask-ratio slope. Not shown on Future-frame L1, ")
+        assert "On Future-frame L1 it is better over cities alone, but 2 training seeds vary too much." in said
+        assert "1 of 4 primary diagnostics decided" in self.short(doubted, 2)
+        assert ", 1 not resolved;" in self.short(doubted, 2)
+        assert "Not resolved on Future-frame L1." in self.short(doubted, 3)
+
     def test_an_error_that_falls_is_negative_and_an_unstable_direction_is_said(self, material: Material) -> None:
         row = next(r for r in material.contrasts("nano", "total") if r.diagnostic == "future_l1")
         assert row.effect > 0
@@ -207,12 +226,18 @@ class TestHonesty:
     def test_small_samples_are_pointed_out_and_large_ones_are_not(self) -> None:
         few = synthetic.scores(**{**SMALL, "seeds": (17,)}, structure=False, step=40)
         said = " ".join(cautions(Material("x", few, compare(few, QUICK))))
-        for word in ("4 cities are few", "16 clips of 8 source videos", "One training seed", "at most 40 updates"):
+        for word in ("4 cities are few", "16 clips of 8 source videos", "One training seed:", "at most 40 updates"):
             assert word in said
         many = synthetic.scores(
-            cities=11, sources=5, clips=2, seeds=(1, 2), methods=("frozen", "factorjepa"), structure=False
+            cities=11, sources=5, clips=2, seeds=(1, 2, 3, 4, 5), methods=("auto_rgn", "factorjepa"), structure=False
         )
         assert cautions(Material("x", many, compare(many, QUICK))) == []
+
+    def test_few_training_seeds_are_pointed_out_with_what_they_take(self, material: Material) -> None:
+        said = " ".join(cautions(material))
+        tests = sum(row.family == "primary" and math.isfinite(row.p) for row in material.comparison.contrasts)
+        assert "2 training seeds are few: intervals leave their differences out" in said
+        assert f"Among {tests} prespecified tests, an effect must be 108 times the SD of its seeds" in said
 
 
 class TestHostile:
@@ -328,12 +353,15 @@ class TestHowItWasMade:
         records = [{"step": 1, "seconds": 10.0, "processes": 8}, {"step": 2, "seconds": 5.0, "processes": 2}]
         (folder.folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
         assert folder.process_seconds() == 90
+        assert folder.processes() == (8, 2)
         (folder.folder / "metrics.jsonl").write_text('{"step": 1, "seconds": 10.0}\n')
         assert folder.process_seconds() == 10
         (folder.folder / "environment.json").write_text('{"processes": "8 (ddp)"}')
         assert folder.process_seconds() == 80, "an older record says only how many began"
+        assert folder.processes() == (8,)
         (folder.folder / "metrics.jsonl").write_text('{"step": 0}\n')
         assert folder.process_seconds() is None
+        assert folder.processes() == ()
 
 
 class TestChance:
@@ -355,6 +383,12 @@ class TestChance:
     def test_who_is_not_above_it_is_named(self, tmp_path: Path) -> None:
         page = self.of(tmp_path, 0.9)
         assert "Not shown to be better than chanceAction top-1 (chance 0.90): all 3 methods." in page.text
+        assert "chance is high" not in page.text  # an accuracy's chance needs no explanation
+
+    def test_the_high_chance_of_an_f1_is_explained(self) -> None:
+        f1 = dataclasses.replace(synthetic.OTHERS[1], reduction="macro_f1")
+        assert "most tags are present in nearly every clip" in f1.about_chance(0.82)
+        assert f1.about_chance(0.3) == f1.about_chance(math.nan) == ""
 
 
 def test_a_comparison_of_unknown_replicates_is_described_without_them() -> None:
@@ -365,6 +399,23 @@ def test_a_comparison_of_unknown_replicates_is_described_without_them() -> None:
     unknown = answers(Material("x", scores, comparison), "nano")[2].evidence[0]
     assert "500 replicates, BCa" in known
     assert unknown == known.replace("500 replicates, ", "")
+
+
+def test_a_comparison_by_an_older_rule_is_made_again(tmp_path: Path) -> None:
+    scores = synthetic.scores(**SMALL, methods=("auto_rgn", "factorjepa"), structure=False)
+    scores.write(tmp_path / "scores.parquet")
+    made_before = compare(scores, QUICK)
+    made_before.settings.pop("decided_by")
+    made_before.write(tmp_path / "comparison")
+    assert make_report(tmp_path).compared
+    assert not make_report(tmp_path).compared
+
+
+def test_commands_in_answers_are_code_and_a_leak_below_zero_is_explained(tmp_path: Path) -> None:
+    page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "factorjepa")))
+    assert any("answers" in code.inside for code in page.of("code"))
+    assert "`" not in page.text
+    assert "Below 0: on these clips it predicts that factor worse than a constant does." in page.text
 
 
 def test_questions_and_maps_are_shown(rich: Path) -> None:

@@ -25,7 +25,7 @@ from .test_page import QUICK, SMALL, made
 @pytest.fixture(scope="module")
 def partial() -> Material:
     scores = synthetic.scores(
-        cities=8, sources=2, clips=1, seeds=(17,), methods=("frozen", "full", "lora", "factorjepa"), structure=False
+        cities=8, sources=2, clips=1, methods=("frozen", "full", "lora", "factorjepa"), structure=False
     )
     return Material("x", scores, compare(scores, QUICK))
 
@@ -40,8 +40,8 @@ class TestWithoutTheBaseline:
         assert "factorjepa train CORPUS --out RUN --method auto_rgn" in help_
 
     def test_what_was_tested_is_counted_and_estimated(self, partial: Material) -> None:
-        tested = [row for row in partial.comparison.contrasts if row.decision in ("better", "worse", "not separated")]
-        decided = sum(row.decision != "not separated" for row in tested)
+        tested = [row for row in partial.comparison.contrasts if not row.decision.startswith("untestable")]
+        decided = sum(row.decision in ("better", "worse") for row in tested)
         help_, much, sure, _ = answers(partial, "nano")
         assert decided
         assert f"{decided} of {len(tested)} other tests decided" in sure.short
@@ -49,11 +49,14 @@ class TestWithoutTheBaseline:
         assert "Against Full fine-tuning (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
         assert any(line.startswith("Over LoRA, exploratory: better on") for line in help_.evidence)
 
+    def test_few_seeds_are_pointed_out_without_a_prespecified_test_too(self, partial: Material) -> None:
+        assert "3 training seeds are few: intervals leave their differences out" in " ".join(cautions(partial))
+
     def test_two_missing_methods_are_both_named(self) -> None:
         scores = synthetic.scores(cities=6, sources=2, clips=1, seeds=(1,), methods=("frozen", "lora"), structure=False)
         said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short
         assert "FactorJEPA and Auto-RGN were not evaluated" in said
-        assert "--method factorjepa and factorjepa train" in said
+        assert "--method factorjepa` and `factorjepa train" in said
 
     def test_contrasts_that_cannot_be_made_are_one_folded_line_with_titles(
         self, tmp_path: Path, partial: Material
@@ -90,12 +93,12 @@ class TestTooFewCities:
         }
         assert marks == {"mark untested"}
         assert any(e.attributes.get("class") == "mark untested" and "legend" in e.inside for e in page.elements)
-        assert (
-            " H" not in page.text.split("Contrasts and decisions")[-1].split("adjusted p", 2)[-1].split("As a table")[0]
-        )
+        cells = page.text.split("Contrasts and decisions")[-1].split("deciding")[-1].split("As a table")[0]
+        assert "4 cities are too few" in cells
+        assert " H" not in cells
         with open(tmp_path / "report" / "tables" / "contrasts.csv", encoding="utf-8", newline="") as opened:
             rows = list(csv.DictReader(opened))
-        assert {row["adjusted_p"] for row in rows} == {""}
+        assert {row["adjusted_p"] for row in rows} == {row["deciding.adjusted_p"] for row in rows} == {""}
         assert any(row["p"] for row in rows)
 
 
@@ -128,6 +131,16 @@ class TestTraining:
 
     def test_equal_training_is_not_called_unequal(self) -> None:
         assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
+
+    def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
+        alone = {"config": "{batch: 8, accumulate: 2, lr: 0.1}", "processes": (1,)}
+        many = {"config": "{batch: 2, accumulate: 1, lr: 0.1}", "processes": (8,)}
+        assert "Unequal" not in self.of(auto_rgn=alone, factorjepa=many)
+        same_setting = {**many, "processes": (4,)}
+        said = self.of(auto_rgn=many, factorjepa=same_setting)
+        assert "may come from it. clips per update: 16 (Auto-RGN), 8 (FactorJEPA)." in said
+        went_on = {**many, "processes": (8, 4)}
+        assert "clips per update: 16 (Auto-RGN), 16 then 8 (FactorJEPA)." in self.of(auto_rgn=many, factorjepa=went_on)
 
     def test_what_differs_is_named_with_its_values_and_methods(self) -> None:
         said = self.of(auto_rgn={"updates": 1500, "config": "lr: 0.2"})

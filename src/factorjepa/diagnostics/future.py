@@ -5,9 +5,8 @@ Shapes: B clips, h horizons (future tubelets), p places, t = h * p target tokens
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,8 +22,26 @@ _PROVENANCE = "pretrained weights, which no method has touched; it sees the whol
 _EVALUATOR = "frozen pretrained encoder, affine-free LayerNormed tokens"
 
 
+def _l1(predicted_BtD: Tensor, target_BtD: Tensor) -> Tensor:
+    """`[B, t]`, mean over D."""
+    return (predicted_BtD - target_BtD).abs().mean(-1)
+
+
+def _mse(predicted_BtD: Tensor, target_BtD: Tensor) -> Tensor:
+    """`[B, t]`, mean over D."""
+    return torch.square(predicted_BtD - target_BtD).mean(-1)
+
+
+_ERRORS = {"l1": _l1, "mse": _mse}
+
+
 class _FutureError(Diagnostic):
-    """Mean error over tokens and width; variants say over which tokens, or in whose space."""
+    """Mean error over tokens and width; variants say over which tokens, or in whose space.
+
+    The other error is an alternative construction (appendix E): a conclusion on one is stable only if it holds on both.
+    """
+
+    kind: ClassVar[str]  # of _ERRORS
 
     def asks(self, part: Part) -> Iterable[Ask[Any]]:
         return (PLAIN, OWN) if part.role == "measure" else ()
@@ -32,13 +49,17 @@ class _FutureError(Diagnostic):
     def see(self, part: Part, scene: Scene, answers: Answers) -> None:
         predicted_BtD = answers[PLAIN].tokens_BtD
         target_BtD = scene.target().to(predicted_BtD.device)
-        error_Bt = self.error(predicted_BtD, target_BtD)
+        error = _ERRORS[self.kind]
+        error_Bt = error(predicted_BtD, target_BtD)
         self.put(scene.clips, "pooled", error_Bt.mean(1))
-        self.put(scene.clips, "own", self.error(predicted_BtD, answers[OWN]).mean(1))
+        self.put(scene.clips, "own", error(predicted_BtD, answers[OWN]).mean(1))
         horizons = scene.grid[0] - scene.context_grid[0]
         for number, mean_B in enumerate(error_Bt.reshape(len(scene), horizons, -1).mean(2).unbind(1), start=1):
             self.put(scene.clips, f"h{number}", mean_B)
         self.put(scene.clips, "alt/median_token", error_Bt.median(1).values)
+        for kind, other in _ERRORS.items():
+            if kind != self.kind:
+                self.put(scene.clips, f"alt/{kind}", other(predicted_BtD, target_BtD).mean(1))
         if part.truth:
             self._over(scene, "agents", error_Bt, agent_tokens(scene, "truth"), "no agent in the future")
             self._over(scene, "interacting", error_Bt, interacting_tokens(scene, "truth"), "no agent interacts")
@@ -52,14 +73,11 @@ class _FutureError(Diagnostic):
         marked_Bt = marked_Bt.to(error_Bt)
         self.put(scene.clips, variant, (error_Bt * marked_Bt).sum(1) / marked_Bt.sum(1), why)
 
-    @abstractmethod
-    def error(self, predicted_BtD: Tensor, target_BtD: Tensor) -> Tensor:
-        """`[B, t]`, mean over D."""
-
 
 class FutureL1(_FutureError):
     """eq. e_n^future with |.|_1."""
 
+    kind = "l1"
     info = DiagnosticInfo(
         name="future_l1",
         title="Future-frame L1",
@@ -71,13 +89,11 @@ class FutureL1(_FutureError):
         provenance=_PROVENANCE,
     )
 
-    def error(self, predicted_BtD: Tensor, target_BtD: Tensor) -> Tensor:
-        return (predicted_BtD - target_BtD).abs().mean(-1)
-
 
 class FutureMSE(_FutureError):
     """eq. e_n^future."""
 
+    kind = "mse"
     info = DiagnosticInfo(
         name="future_mse",
         title="Future-frame MSE",
@@ -88,6 +104,3 @@ class FutureMSE(_FutureError):
         evaluator=_EVALUATOR,
         provenance=_PROVENANCE,
     )
-
-    def error(self, predicted_BtD: Tensor, target_BtD: Tensor) -> Tensor:
-        return torch.square(predicted_BtD - target_BtD).mean(-1)

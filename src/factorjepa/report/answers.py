@@ -1,7 +1,8 @@
 """The four questions a reader has, answered from the adjusted decisions alone.
 
-A method is never called better than its evidence: *better* and *worse* are decisions of the comparison; what has
-no decision (cities, variants) is called descriptive.
+A method is never called better than its evidence: *better* and *worse* are decisions of the comparison, and in the
+first answer only such as no sensitivity analysis takes back; what has no decision (cities, variants) is called
+descriptive.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS
-from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_SEPARATED, UNTESTABLE, WORSE
+from ..statistics.deciding import ONE_SEED
+from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_RESOLVED, NOT_SEPARATED, UNTESTABLE, WORSE, decided, stated
 from ..words import counted, listed
 from .cautions import seeds_of
 from .material import BASELINE, Material
@@ -23,7 +25,7 @@ _NO_CHANGE = 0.95  # intervention error, in shares of the true change, from whic
 
 @dataclass(frozen=True)
 class Answer:
-    """A question with its answer in a line, and the evidence for it."""
+    """A question with its answer in a line, and the evidence for it. Commands stand in backticks."""
 
     question: str
     short: str
@@ -48,7 +50,7 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
         evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
         return Answer(question, f"It cannot be said. {_why_not(material, backbone, total)}", evidence)
     baseline = material.title_of(tested[0].b)
-    said = {decision: _names(material, tested, decision) for decision in (BETTER, WORSE, NOT_SEPARATED)}
+    said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
     for contrast, meaning in (
         ("pkg", "the factorized predictor without factor targets"),
@@ -66,15 +68,32 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     elif said[WORSE]:
         short = f"No: worse than {baseline} on {listed(said[WORSE])}."
     elif not said[BETTER]:
-        short = f"Not shown: no primary diagnostic separates FactorJEPA from {baseline}."
+        short = f"Not shown: no primary diagnostic decides between FactorJEPA and {baseline}."
     else:
         extent = "every primary diagnostic" if everything else listed(said[BETTER])
         short = f"FactorJEPA is better than {baseline} on {extent}."
         if not everything:
-            short += f" Not shown on {listed([material.name(r.diagnostic) for r in total if r.decision != BETTER])}."
+            names = [material.name(row.diagnostic) for row in total]
+            short += f" Not shown on {listed([name for name in names if name not in said[BETTER]])}."
+    short += _held_back(material, tested)
     if said[BETTER]:
-        short += _credit({row.diagnostic for row in tested if row.decision == BETTER}, controls)
+        short += _credit({row.diagnostic for row in tested if row.decision == BETTER and row.stable}, controls)
     return Answer(question, short, evidence)
+
+
+def _held_back(material: Material, rows: Sequence[ContrastRow]) -> str:
+    """What looks like a gain or a loss and may not be called one, and why."""
+    doubts: dict[str, list[str]] = {}
+    for row in rows:
+        if row.decision.startswith(NOT_RESOLVED):
+            why = row.decision.removeprefix(f"{NOT_RESOLVED}: ")
+            if why == ONE_SEED:
+                why = "a method was trained once, so how much trainings differ is not known"
+            doubts.setdefault(f"it is {row.paper_decision} over cities alone, but {why}", []).append(row.diagnostic)
+        elif decided(row) and not row.stable:
+            why = f"it is {row.decision}, but a sensitivity analysis takes that back"
+            doubts.setdefault(why, []).append(row.diagnostic)
+    return "".join(f" On {listed([material.name(one) for one in its])} {why}." for why, its in doubts.items())
 
 
 def _tested(rows: Sequence[ContrastRow]) -> list[ContrastRow]:
@@ -94,7 +113,7 @@ def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) ->
     """Why the paper's contrast is open, and what to do about it."""
     absent = material.absent(backbone, (OURS, BASELINE))
     if absent:
-        add = " and ".join(f"factorjepa train CORPUS --out RUN --method {method}" for method in absent)
+        add = " and ".join(f"`factorjepa train CORPUS --out RUN --method {method}`" for method in absent)
         return (
             f"{_not_evaluated(material, absent)}, so the paper's question cannot be answered; add "
             f"{'it' if len(absent) == 1 else 'them'}: {add}, then evaluate all runs together."
@@ -133,7 +152,7 @@ def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
 
 
 def _beaten(row: ContrastRow, gains: set[str]) -> bool:
-    return row.decision == BETTER and row.diagnostic in gains
+    return row.decision == BETTER and row.stable and row.diagnostic in gains
 
 
 def _controls(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
@@ -167,9 +186,8 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
 
 
 def _amount(material: Material, row: ContrastRow) -> str:
-    separated = "" if row.decision in (BETTER, WORSE) else f"; {row.decision}"
     units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
-    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{separated}."
+    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{_doubt(row)}."
 
 
 def change(material: Material, row: ContrastRow) -> str:
@@ -187,7 +205,8 @@ def change(material: Material, row: ContrastRow) -> str:
 
 
 def _doubt(row: ContrastRow) -> str:
-    return "" if row.decision in (BETTER, WORSE) else f" ({row.decision})"
+    said = stated(row) if decided(row) else row.decision
+    return "" if said in (BETTER, WORSE) else f" ({said})"
 
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
@@ -205,36 +224,43 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     ]
     if not tested:
         return Answer(question, _sure_otherwise(material, backbone, total, sample), evidence)
-    decided = [row for row in tested if row.decision in (BETTER, WORSE)]
+    made = [row for row in tested if decided(row)]
     family = sum(
         row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone for row in comparison.contrasts
     )
     evidence.append(
-        f"Holm over {counted(family, 'prespecified test')}; adjusted p of the total contrast: "
-        + "; ".join(f"{material.name(row.diagnostic)} {p_value(row.adjusted_p)}" for row in tested) + "."
+        f"Holm over {counted(family, 'prespecified test')}; adjusted p of the total contrast over cities, and where "
+        "few cities and training seeds are allowed for: "
+        + "; ".join(
+            f"{material.name(row.diagnostic)} {p_value(row.adjusted_p)} and {p_value(row.deciding.adjusted_p)}"
+            for row in tested
+        ) + ". A decision needs both."
     )  # fmt: skip
-    unstable = [material.name(row.diagnostic) for row in decided if not row.stable]
+    unstable = [material.name(row.diagnostic) for row in made if not row.stable]
     if unstable:
         evidence.append(
             f"The direction on {listed(unstable)} turns round in a sensitivity analysis: read it with care."
         )
-    elif decided:
+    elif made:
         evidence.append(
             "No sensitivity analysis turns a decided direction round (cities left out, clip weights, other "
             "constructions)."
         )
-    mixed = [row for row in decided if math.isfinite(row.mixed.effect)]
+    mixed = [row for row in made if math.isfinite(row.mixed.effect)]
     if mixed:
         agree = sum(row.mixed.supportive for row in mixed)
         evidence.append(f"The mixed-effects model supports {agree} of {counted(len(mixed), 'decided direction')}.")
-    solid = sum(row.stable for row in decided)
+    solid = sum(row.stable for row in made)
     short = (
-        f"{len(decided)} of {counted(len(total), 'primary diagnostic')} decided at adjusted p "
+        f"{len(made)} of {counted(len(total), 'primary diagnostic')} decided at adjusted p "
         f"\N{LESS-THAN OR EQUAL TO} {comparison.settings.get('alpha', 0.05):g}"
     )
-    if decided:
-        short += f", {'all' if solid == len(decided) else solid} of them stable"
-    return Answer(question, f"{short}; {sample}.", evidence)
+    if made:
+        short += f", {'all' if solid == len(made) else solid} of them stable"
+    unresolved = sum(row.decision.startswith(NOT_RESOLVED) for row in tested)
+    if unresolved:
+        short += f", {unresolved} not resolved"
+    return Answer(question, f"{short}; {sample}, {counted(seeds, 'training seed')}.", evidence)
 
 
 def _sure_otherwise(material: Material, backbone: str, total: Sequence[ContrastRow], sample: str) -> str:
@@ -245,9 +271,8 @@ def _sure_otherwise(material: Material, backbone: str, total: Sequence[ContrastR
     absent = material.absent(backbone, (OURS, BASELINE))
     said = [f"{_not_evaluated(material, absent)}: the paper's contrast was not tested."] if absent else []
     if tested:
-        decided = sum(row.decision in (BETTER, WORSE) for row in tested)
         said.append(
-            f"{decided} of {counted(len(tested), 'other test')} decided at adjusted p "
+            f"{sum(map(decided, tested))} of {counted(len(tested), 'other test')} decided at adjusted p "
             f"\N{LESS-THAN OR EQUAL TO} {material.comparison.settings.get('alpha', 0.05):g}; {sample}."
         )
     elif measured and all(row.cities < LEAST_CITIES for row in measured):
@@ -273,7 +298,8 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     worse: dict[str, list[str]] = {}
     for row in ours:
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
-            said = material.title_of(row.b) + ("" if row.family == "primary" else " (exploratory)")
+            doubts = [*([] if row.family == "primary" else ["exploratory"]), *([] if row.stable else ["unstable"])]
+            said = material.title_of(row.b) + (f" ({', '.join(doubts)})" if doubts else "")
             worse.setdefault(material.name(row.diagnostic), []).append(said)
     evidence = [
         f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()
@@ -281,6 +307,9 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     open_ = [material.name(row.diagnostic) for row in total if row.decision == NOT_SEPARATED]
     if open_:
         evidence.append(f"Not separated from {material.title_of(total[0].b)}: {listed(open_)}.")
+    unresolved = [material.name(row.diagnostic) for row in total if row.decision.startswith(NOT_RESOLVED)]
+    if unresolved:
+        evidence.append(f"Not resolved against {material.title_of(total[0].b)}: {listed(unresolved)}.")
     turned = _turned(material, backbone, total)
     evidence += turned
     unsolved = [
@@ -300,6 +329,8 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     )
     if open_:
         short.append(f"Not separated on {listed(open_)}.")
+    if unresolved:
+        short.append(f"Not resolved on {listed(unresolved)}.")
     if turned:
         short.append(turned[0].split(":", 1)[0] + ".")
     if unsolved:
@@ -330,10 +361,13 @@ def _names(material: Material, rows: Sequence[ContrastRow], decision: str) -> li
 
 
 def _decisions(material: Material, rows: Sequence[ContrastRow]) -> str:
-    """`better on A and B; not separated on C`."""
-    said = []
-    for decision in (BETTER, WORSE, NOT_SEPARATED):
-        names = _names(material, rows, decision)
-        if names:
-            said.append(f"{decision} on {listed(names)}")
-    return "; ".join(said) or "untestable"
+    """`better on A and B; better, unstable on C; not resolved on D (why); not separated on E`."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.decision.startswith(UNTESTABLE):
+            found.setdefault(stated(row) if decided(row) else row.decision, []).append(material.name(row.diagnostic))
+    order = (BETTER, WORSE, NOT_RESOLVED, NOT_SEPARATED)
+    ranked = sorted(found, key=lambda said: next(k for k, one in enumerate(order) if said.startswith(one)))
+    parts = {said: said.partition(": ") for said in ranked}
+    lines = [f"{what} on {listed(found[said])}{f' ({why})' if why else ''}" for said, (what, _, why) in parts.items()]
+    return "; ".join(lines) or "untestable"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 from ..adaptation import METHODS
 from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
+from ..statistics.deciding import about_seeds
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
 from ..words import counted, listed
@@ -15,9 +17,10 @@ from .numbers import number
 from .provenance import settings_of
 
 FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
+UPDATE = "clips per update"
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
-    "updates", "batch", "accumulate", "lr", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
+    "updates", UPDATE, "lr", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
     "data", "clips", "weights",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
@@ -35,13 +38,13 @@ def cautions(material: Material) -> list[str]:
         undecided = f" Fewer than {LEAST_CITIES} decide nothing." if cities < LEAST_CITIES else ""
         said.append(
             f"{cities} cities are few: a {confidence:.0%} interval may cover only {covered:.0%}, and p-values are too "
-            f"small.{undecided}"
+            f"small.{undecided or ' Decisions allow for it.'}"
         )
     if clips < FEW_CLIPS or sources < FEW_SOURCES:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
     trained = [run for run in scores.runs if _trains(run)]
-    if trained and max(seeds_of(material).values()) == 1:
-        said.append("One training seed per method: differences between training runs are not seen.")
+    if trained:
+        said += [line for backbone in material.backbones for line in _few_seeds(material, backbone)]
     made = max((_updates(material, run) for run in trained), default=0)
     if trained and made < FEW_UPDATES:
         said.append(
@@ -51,12 +54,27 @@ def cautions(material: Material) -> list[str]:
     return said + [line for backbone in material.backbones for line in unequal_training(material, backbone)]
 
 
+def _few_seeds(material: Material, backbone: str) -> list[str]:
+    """What few training seeds keep from being decided; nothing where they are enough."""
+    trained = {run.method for run in material.scores.runs if run.backbone == backbone and _trains(run)}
+    fewest = min((count for method, count in seeds_of(material, backbone).items() if method in trained), default=0)
+    tests = sum(
+        row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone
+        for row in material.comparison.contrasts
+    )
+    said = about_seeds(fewest, tests, float(material.comparison.settings.get("alpha", 0.05))) if fewest else ""
+    where = f"{backbone}: " if len(material.backbones) > 1 else ""
+    return [f"{where}{said[0].upper()}{said[1:]}."] if said else []
+
+
 def unequal_training(material: Material, backbone: str) -> list[str]:
     """In what the training of the compared runs differs, other than in the method; empty where it does not."""
     by_setting: dict[str, dict[str, list[str]]] = {key: {} for key in PROTOCOL}
     for run in material.scores.runs:
         if run.backbone == backbone and _trains(run):
             used = settings_of(run) | {"updates": _updates(material, run)}
+            if isinstance(used.get("batch"), int):
+                used[UPDATE] = _clips_per_update(used, run.processes)
             for key in PROTOCOL:
                 if key in used:
                     value = "not set" if used[key] is None else str(used[key])
@@ -70,6 +88,12 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
         return []
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     return [f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}."]
+
+
+def _clips_per_update(settings: Mapping[str, object], processes: Sequence[int]) -> str:
+    """batch x accumulate x processes; where a run went on with more or fewer, one after the other."""
+    batch, passes = (int(str(settings.get(name) or 1)) for name in ("batch", "accumulate"))
+    return " then ".join(str(batch * passes * one) for one in processes or (1,))
 
 
 def _few(titles: list[str]) -> str:
@@ -103,7 +127,8 @@ def near_chance(material: Material, backbone: str) -> list[str]:
             continue
         who = f"all {len(rows)} methods" if len(near) == len(rows) > 1 else listed([row.title for row in near[:6]])
         more = f" and {len(near) - 6} more" if len(near) > 6 and len(near) < len(rows) else ""
-        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.")
+        why = info.about_chance(chance)
+        said.append(f"{info.title} (chance {number(chance, 2)}): {who}{more}.{f' Its {why}.' if why else ''}")
     return said
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from ..adaptation import METHODS
 from ..corpus.composition import Composition, compose
 from ..corpus.manifest import MANIFEST, Manifest
 from ..errors import FactorJEPAError, ReportError, ScoresError
@@ -24,6 +25,7 @@ from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
+from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
 from .decoded import read_futures
@@ -91,10 +93,11 @@ def _comparison(
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime
             if newer and _fits(found, scores):
                 return found, False, notes
-            notes.append(f"{folder}: was made from other scores and has been made again")
+            notes.append(f"{folder}: was made from other scores or by an older rule and has been made again")
         except ScoresError:
             notes.append(f"{folder}: could not be read and has been made again")
-    made = compare(scores, settings or CompareSettings(), progress)
+    catalogue = {name: method.title for name, method in METHODS.items()}
+    made = compare(scores, settings or CompareSettings(), progress, catalogue)
     made.write(folder)
     return Comparison.read(folder), True, notes
 
@@ -103,7 +106,8 @@ def _fits(found: Comparison, scores: Scores) -> bool:
     there = {(row.backbone, row.method) for row in found.scores}
     here = {(run.backbone, run.method) for run in scores.runs}
     same = {row.diagnostic for row in found.scores} <= scores.diagnostics.keys()
-    return found.evaluator == scores.evaluator and same and there == here
+    by_today = found.settings.get("decided_by") == RULE
+    return found.evaluator == scores.evaluator and same and there == here and by_today
 
 
 def _run_folders(out: Path, named: Sequence[Path] | None) -> list[Path]:

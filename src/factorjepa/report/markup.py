@@ -32,6 +32,11 @@ def joined(*children: object) -> Markup:
     return Markup("".join(parts))
 
 
+def coded(said: str) -> Markup:
+    """A sentence in which what stands in backticks is code."""
+    return joined([tag("code", part) if k % 2 else part for k, part in enumerate(said.split("`"))])
+
+
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """`tag("circle", cx=3.14159, class_="dot")` is `<circle cx="3.14" class="dot"/>`; None leaves an attribute out."""
     written = "".join(

@@ -13,7 +13,7 @@ from . import decoded, figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
-from .markup import Markup, joined, tag
+from .markup import Markup, coded, joined, tag
 from .material import Material
 
 _COUNTED = {
@@ -21,7 +21,7 @@ _COUNTED = {
     "clip_id": ("clip", "clips"), "seed": ("training seed", "training seeds"),
 }  # fmt: skip
 _LEGEND = (
-    ("better", "better: adjusted p and interval agree"), ("worse", "worse"), ("open", "not separated"),
+    ("better", "better: decided"), ("worse", "worse"), ("open", "not separated or not resolved"),
     ("untested", "untestable: nothing is decided"),
 )  # fmt: skip
 
@@ -91,8 +91,8 @@ def _answers(material: Material, backbone: str) -> Markup:
 
 
 def _answer(one: Answer) -> Markup:
-    evidence = tag("details", tag("summary", "Evidence"), tag("ul", [tag("li", line) for line in one.evidence]))
-    return tag("div", tag("h3", one.question), tag("p", one.short), evidence if one.evidence else None)
+    evidence = tag("details", tag("summary", "Evidence"), tag("ul", [tag("li", coded(line)) for line in one.evidence]))
+    return tag("div", tag("h3", one.question), tag("p", coded(one.short)), evidence if one.evidence else None)
 
 
 def _sections(material: Material) -> list[tuple[str, str, Markup]]:
@@ -160,7 +160,8 @@ def _scorecard(material: Material, backbone: str) -> Markup:
     more = f"{left} further methods are in the table." if left else None
     text = (
         "Means over cities with 95 % BCa intervals; each panel says which way is better. Claims rest on the paired "
-        "contrasts, not on whether these intervals overlap. "
+        "contrasts, not on whether these intervals overlap. Training seeds are averaged: what another training would "
+        "give is not in them, and the SD over seeds is under the pointer in the table. "
     )
     drawn = (
         _captioned(figures.grid(panels), tag("b", "Held-out scores. "), text, more, heading=_name(material, backbone))
@@ -188,8 +189,10 @@ def _contrasts(material: Material) -> Markup:
     explained = (
         "Decisions need an adjusted p of at most "
         f"{material.comparison.settings.get('alpha', 0.05):g}, an interval without zero, and at least {LEAST_CITIES} "
-        "cities. H: Holm over the prespecified family; BH: Benjamini-Hochberg over the rest, exploratory. Unstable: a "
-        "sensitivity analysis turns the direction round."
+        "cities. Effect, units and p are the paper's: cities and sources vary, training seeds are averaged. The "
+        "deciding interval allows for few cities and for what another training would give, and its adjusted p must "
+        "pass as well: not resolved where it does not. H: Holm over the prespecified family; BH: Benjamini-Hochberg "
+        "over the rest, exploratory. Unstable: a sensitivity analysis takes the decision back."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 
@@ -249,8 +252,8 @@ def _structure(material: Material, backbone: str) -> Markup:
     if not heat and not curves:
         return _absent(f"{backbone}: the scores hold neither leakage nor a depth profile.")
     leaks = (
-        "0: a channel knows nothing of the other factor; 1: as much as that factor's own channel. A dash: the own "
-        "channel does not predict it."
+        "0: a channel knows nothing of the other factor; 1: as much as that factor's own channel. Below 0: on these "
+        "clips it predicts that factor worse than a constant does. A dash: the own channel does not predict it."
     )
     reads = (
         "How much of a factor a linear probe reads after each encoder block. Teacher-relative unless it says ground "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..scores import RunInfo
+from ..scores import DiagnosticInfo, RunInfo
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS, PRESPECIFIED
 from ..statistics.verdict import UNTESTABLE, stated
@@ -87,7 +87,8 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
     chances = [material.chance(backbone, info.name) for info in diagnostics]
     if any(map(math.isfinite, chances)):
         nothing = "what who knows nothing scores"
-        rows.append([Cell("Chance", class_="chance", hint=nothing), "", *(_chance_cell(one) for one in chances)])
+        cells = [_chance_cell(info, one) for info, one in zip(diagnostics, chances, strict=True)]
+        rows.append([Cell("Chance", class_="chance", hint=nothing), "", *cells])
     arrows = {"lower": "\N{DOWNWARDS ARROW}", "higher": "\N{UPWARDS ARROW}"}
     headings: list[str | Cell] = ["method", "family"]
     headings += [
@@ -96,8 +97,9 @@ def scorecard_table(material: Material, backbone: str) -> Markup:
     return table(headings, rows, f"{backbone}: means over cities with 95 % intervals", range(2, len(headings)))
 
 
-def _chance_cell(value: float) -> Cell:
-    return Cell(number(value, 2) if math.isfinite(value) else "", value, class_="chance")
+def _chance_cell(info: DiagnosticInfo, value: float) -> Cell:
+    why = info.about_chance(value)
+    return Cell(number(value, 2) if math.isfinite(value) else "", value, class_="chance", hint=why.capitalize())
 
 
 def contrast_table(material: Material, backbone: str) -> Markup:
@@ -109,12 +111,13 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     rows = [_contrast_cells(material, row) for row in shown]
     headings: list[str | Cell] = [
         "a over b", "diagnostic", "decision", Cell("effect", hint="with its 95 % interval"), "units", "a / b", "p",
-        "adjusted p", "note",
+        "adjusted p", Cell("deciding p", hint="adjusted; few cities and training seeds are allowed for"),
+        "note",
     ]  # fmt: skip
     left = len(everything) - len(shown)
     more = f"; {left} more in tables/contrasts.csv" if left else ""
     caption = f"{backbone}: paired contrasts; positive favours the first{more}"
-    drawn = table(headings, rows, caption, (3, 4, 5, 6, 7), "contrasts") if rows else None
+    drawn = table(headings, rows, caption, range(3, 9), "contrasts") if rows else None
     return joined(drawn, _without(material, backbone, [row for row in here if unmeasured(row)]))
 
 
@@ -157,8 +160,18 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
         Cell(number(row.ratio, 3), row.ratio),
         Cell(p_value(row.p), row.p) if tested else Cell("", math.nan),
         Cell(adjusted, row.adjusted_p if tested else math.nan),
+        _deciding_cell(row) if tested else Cell("", math.nan),
         Cell(row.note, class_="note"),
     ]
+
+
+def _deciding_cell(row: ContrastRow) -> Cell:
+    its = row.deciding
+    if its.note:
+        return Cell(NOTHING, math.nan, hint=its.note)
+    within = interval(its.low, its.high, decimals(its.low, its.high, row.effect), sign=True)
+    share = f"{its.seed_share:.0%} of its squared width comes from training seeds" if its.seed_share else ""
+    return Cell(joined(p_value(its.adjusted_p), tag("small", within)), its.adjusted_p, hint=share)
 
 
 def methods_table(material: Material, backbone: str) -> Markup:

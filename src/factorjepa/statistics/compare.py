@@ -18,18 +18,19 @@ from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
+from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
 from .measures import Measure, alternatives_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
-from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up
+from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up, trained_once
 from .panel import Panel, panel_of
 from .pareto import pareto_rows
 from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
-from .verdict import LEAST_CITIES, UNTESTABLE, decide, verdict
+from .verdict import LEAST_CITIES, RULE, UNTESTABLE, decide, decide_as_the_paper, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
 Progress = Callable[[int, int], None]
@@ -45,16 +46,21 @@ class CompareSettings:
     alpha: float = 0.05
     common: bool = False  # keep the clips that all methods share where they differ
     mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
-    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/...
+    alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/... and single horizons
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
 
 
-def compare(scores: Scores, settings: CompareSettings | None = None, progress: Progress | None = None) -> Comparison:
-    """Everything that appendix E asks for; deterministic for a seed."""
+def compare(
+    scores: Scores,
+    settings: CompareSettings | None = None,
+    progress: Progress | None = None,
+    catalogue: Mapping[str, str] | None = None,
+) -> Comparison:
+    """Everything that appendix E asks for; deterministic for a seed. `catalogue` has titles of methods without runs."""
     settings = settings or CompareSettings()
     _check(scores, settings)
     backbones = scores.values("backbone")
-    panels = [panel_of(scores, backbone, settings.common) for backbone in backbones]
+    panels = [panel_of(scores, backbone, settings.common, catalogue) for backbone in backbones]
     total, done = sum(len(panel.blocks) for panel in panels), 0
     score_rows: list[ScoreRow] = []
     contrast_rows: list[ContrastRow] = []
@@ -70,11 +76,11 @@ def compare(scores: Scores, settings: CompareSettings | None = None, progress: P
         score_rows += work.scores
         contrast_rows += work.rows
         notes += work.notes()
-    titles = {method: panel.title(method) for panel in panels for method in panel.methods}
+    titles = {**(catalogue or {}), **{method: panel.title(method) for panel in panels for method in panel.methods}}
     names = {name: info.title for name, info in scores.diagnostics.items()}
     pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
     said = verdict(contrast_rows, titles, names)
-    about = dataclasses.asdict(settings)
+    about = dataclasses.asdict(settings) | {"decided_by": RULE}
     ranks = rank_rows(score_rows)
     return Comparison(
         about, scores.evaluator, score_rows, contrast_rows, ranks, pareto, said, notes, commands.command()
@@ -132,10 +138,14 @@ class _Backbone:
             tested = [row for row in self.rows if row.family == family and not np.isnan(row.p)]
             for row, value in zip(tested, adjusted([row.p for row in tested]), strict=True):
                 row.adjusted_p, row.adjustment = float(value), adjustment
+            unknown_as_one = np.nan_to_num([row.deciding.p for row in tested], nan=1.0)  # it counts in its family
+            for row, value in zip(tested, adjusted(unknown_as_one.tolist()), strict=True):
+                row.deciding.adjusted_p = NAN if np.isnan(row.deciding.p) else float(value)
         for row in self.rows:
+            row.paper_decision = decide_as_the_paper(row, self.settings.alpha)
             row.decision = decide(row, self.settings.alpha)
             if row.decision.startswith(UNTESTABLE):  # it counts in its family, but an adjusted p would claim a test
-                row.adjusted_p, row.adjustment = NAN, ""
+                row.adjusted_p, row.deciding.adjusted_p, row.adjustment = NAN, NAN, ""
         order = [contrast.name for contrast in self.contrasts]
         self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
 
@@ -145,18 +155,27 @@ class _Backbone:
         if place.cities == 1:
             said.append("one city: sources were resampled, and nothing is said about other cities")
         elif place.cities < FEW_CITIES:
-            said.append(f"{_too_narrow(place.cities, self.settings.confidence)}, and p-values are too small")
+            narrow = _too_narrow(place.cities, self.settings.confidence)
+            said.append(f"{narrow}, and p-values are too small; decisions allow for it")
         if place.cities < LEAST_CITIES:
             said.append(f"nothing is decided: it takes at least {LEAST_CITIES} cities")
         absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")
         family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
+        if place.cities >= LEAST_CITIES and (few := about_seeds(self._seeds(), family, self.settings.alpha)):
+            said.append(few)
         if family / (self.settings.replicates + 1) > self.settings.alpha:
             said.append(
                 f"{self.settings.replicates} replicates are too few for {family} tests to pass Holm's procedure"
             )
         return [f"{self.panel.backbone}: {each}" for each in said]
+
+    def _seeds(self) -> int:
+        """The fewest of any contrast between methods that train."""
+        if any(row.deciding.note == ONE_SEED for row in self.rows):
+            return 1
+        return min((len(row.seeds) for row in self.rows if len(row.seeds) > 1), default=FEW_SEEDS)
 
     def _measure(
         self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
@@ -223,6 +242,7 @@ class _Backbone:
         row.units = separation(effect.estimate, interval)
         row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
         row.p = p_value(effect.estimate, effect.replicates_B, scale)
+        row.deciding = deciding(effect, confidence, not trained_once(self.panel, pair))
         row.sensitivities = sensitivities(effect, interval, constructions, confidence, scale)
         row.stable = all(each.agrees for each in row.sensitivities)
         row.mixed = self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory)

@@ -8,6 +8,7 @@ Legend: K components of a measure; ... any leading axes (replicates, seeds).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 ALTERNATIVE = "alt/"
 """A variant whose name starts like this is another construction of the headline (epsilon, relative slope, AUC)."""
+_HORIZON = re.compile(r"h\d+")  # so is the error at one horizon alone (appendix E, "Metric-construction sensitivity")
 
 CONSTANT = "constant"
 LEAK_EPSILON = 1e-8
@@ -97,7 +99,7 @@ def alternatives_of(
     """Construction alternatives of the headline: those named, or those whose name says so."""
     names = None if chosen is None else chosen.get(info.name)
     if names is None:
-        return [measure for measure in measures if measure.variant.startswith(ALTERNATIVE)]
+        return [one for one in measures if one.variant.startswith(ALTERNATIVE) or _HORIZON.fullmatch(one.variant)]
     return [measure for measure in measures if measure.variant in names and not measure.headline]
 
 

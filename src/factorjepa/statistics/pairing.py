@@ -49,7 +49,7 @@ def pair_up(estimator: Estimator, measure: Measure, contrast: Contrast, own: Map
     panel = estimator.panel
     absent = [method for method in (contrast.a, contrast.b) if method not in panel.methods]
     if absent:
-        return Unpaired(contrast, f"no scores of {' and '.join(absent)}")
+        return Unpaired(contrast, f"no scores of {' and '.join(map(panel.title, absent))}")
     unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
     if unmeasured:
         return Unpaired(contrast, f"not measured for {' and '.join(map(panel.title, unmeasured))}")
@@ -71,6 +71,11 @@ def missing_seeds(panel: Panel, request: Request) -> str:
     every = sorted({seed for _, seed in panel.runs})
     absent = [str(seed) for seed in every if seed not in request.seeds]
     return f"without seed {', '.join(absent)}" if absent and not _untrained(panel, request) else ""
+
+
+def trained_once(panel: Panel, pair: Pair) -> bool:
+    """Whether a side was trained, and once only: then nobody knows how much a second training would differ."""
+    return any(len(side.seeds) == 1 and not _untrained(panel, side) for side in (pair.a, pair.b))
 
 
 def _seeds(panel: Panel, a: Request, b: Request) -> tuple[tuple[int, ...], tuple[int, ...], str]:

@@ -5,7 +5,8 @@ Legend: R runs (method, seed); N clips; K variants of a diagnostic; V sources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Panel:
     hierarchy: Hierarchy
     clip_starts_V: np.ndarray[Any, Any]  # first clip of each source
     blocks: dict[str, Block]
+    catalogue: Mapping[str, str] = field(default_factory=dict)  # titles of methods that have no runs here
 
     @property
     def methods(self) -> list[str]:
@@ -52,7 +54,7 @@ class Panel:
         return [self.runs.index((method, seed)) for seed in seeds]
 
     def title(self, method: str) -> str:
-        return self.about[method][0].title if method in self.about else method
+        return self.about[method][0].title if method in self.about else self.catalogue.get(method, method)
 
     def family(self, method: str) -> str:
         return self.about[method][0].family if method in self.about else ""
@@ -67,7 +69,7 @@ class Panel:
         return int(next(iter(self.blocks.values())).values_RNK.shape[1])
 
 
-def panel_of(scores: Scores, backbone: str, common: bool = False) -> Panel:
+def panel_of(scores: Scores, backbone: str, common: bool = False, catalogue: Mapping[str, str] | None = None) -> Panel:
     """The arrays of one backbone. Methods must have been measured on the same clips; `common` keeps the shared ones."""
     chosen = scores.select(backbone=backbone)
     if not len(chosen):
@@ -100,7 +102,7 @@ def panel_of(scores: Scores, backbone: str, common: bool = False) -> Panel:
     for run in scores.runs:
         if run.backbone == backbone:
             about.setdefault(run.method, []).append(run)
-    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks)
+    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks, catalogue or {})
 
 
 def _run_codes(scores: Scores) -> tuple[np.ndarray[Any, Any], list[tuple[str, int]]]:

@@ -66,6 +66,18 @@ class MixedCheck:
 
 
 @dataclass
+class Deciding:
+    """The interval that a decision rests on: it allows for few cities and for what another training would give."""
+
+    low: Number = NAN
+    high: Number = NAN
+    p: Number = NAN
+    adjusted_p: Number = NAN
+    seed_share: Number = NAN  # of the squared half-width: what training seeds contribute
+    note: str = ""  # why there is none
+
+
+@dataclass
 class ContrastRow:
     """Method `a` over method `b` on a diagnostic; positive favours `a`."""
 
@@ -87,7 +99,9 @@ class ContrastRow:
     p: Number = NAN  # raw, of an untestable contrast too
     adjusted_p: Number = NAN  # of a tested one
     adjustment: str = ""
-    decision: str = ""  # better, worse, not separated, untestable: ...
+    paper_decision: str = ""  # from p, adjusted p and interval above alone: cities and sources vary, seeds do not
+    deciding: Deciding = field(default_factory=Deciding)
+    decision: str = ""  # better, worse, not separated, not resolved: ..., untestable: ...
     stable: bool = False
     seeds: list[int] = field(default_factory=list)
     seed_effects: list[Number] = field(default_factory=list)

@@ -10,10 +10,12 @@ from .rows import ContrastRow
 
 LEAST_CITIES = 6  # with fewer, even effects of one sign in every city happen by chance more often than 1 in 20
 BETTER, WORSE, NOT_SEPARATED, UNTESTABLE = "better", "worse", "not separated", "untestable"
+NOT_RESOLVED = "not resolved"  # separated over cities, seeds averaged; not once few cities and seeds are allowed for
+RULE = "adjusted p and interval over cities, and adjusted p that allows for few cities and training seeds"
 
 
-def decide(row: ContrastRow, alpha: float) -> str:
-    """Better or worse only where the adjusted p-value passes and the interval excludes zero."""
+def decide_as_the_paper(row: ContrastRow, alpha: float) -> str:
+    """Better or worse only where the adjusted p-value passes and the interval excludes zero (appendix E)."""
     if row.decision.startswith(UNTESTABLE):
         return row.decision
     if row.cities < LEAST_CITIES:
@@ -25,17 +27,40 @@ def decide(row: ContrastRow, alpha: float) -> str:
     return NOT_SEPARATED
 
 
+def decide(row: ContrastRow, alpha: float) -> str:
+    """What the paper decides, where the interval that allows for few cities and seeds decides it too."""
+    if row.paper_decision not in (BETTER, WORSE) or row.deciding.adjusted_p <= alpha:
+        return row.paper_decision
+    return f"{NOT_RESOLVED}: {_what_varies(row)}"
+
+
+def _what_varies(row: ContrastRow) -> str:
+    if row.deciding.note:
+        return row.deciding.note
+    if row.deciding.seed_share > 0.5:
+        return f"{len(row.seeds) or 'the'} training seeds vary too much"
+    return f"{row.cities} cities vary too much"
+
+
+def decided(row: ContrastRow) -> bool:
+    return row.decision in (BETTER, WORSE)
+
+
 def stated(row: ContrastRow) -> str:
     """`better, unstable`: the decision with what takes away from it."""
     return row.decision if row.stable or row.decision.startswith(UNTESTABLE) else f"{row.decision}, unstable"
 
 
 def words(row: ContrastRow) -> str:
-    """`better (Holm-adjusted p = 0.0020)`."""
+    """`better (Holm-adjusted p = 0.0020)`; p is the larger of the two that a decision needs."""
     if row.decision.startswith(UNTESTABLE):
         return row.decision
     exploratory = "" if row.family == "primary" else ", exploratory"
-    return f"{row.decision}{exploratory} ({row.adjustment}-adjusted p = {row.adjusted_p:.2g})"
+    if row.decision.startswith(NOT_RESOLVED):
+        over_cities = f"over cities alone {row.paper_decision}, {row.adjustment}-adjusted p = {row.adjusted_p:.2g}"
+        return f"{row.decision}{exploratory} ({over_cities})"
+    adjusted = float(np.nanmax([row.adjusted_p, row.deciding.adjusted_p]))
+    return f"{row.decision}{exploratory} ({row.adjustment}-adjusted p = {adjusted:.2g})"
 
 
 def verdict(contrasts: Sequence[ContrastRow], titles: Mapping[str, str], diagnostics: Mapping[str, str]) -> list[str]:

@@ -173,6 +173,11 @@ class RunDirectory:
         """The last update on record, whichever checkpoint was the best; None where nothing was logged."""
         return max((int(record["step"]) for record in self.metrics() if "step" in record), default=None)
 
+    def processes(self) -> tuple[int, ...]:
+        """How many processes made the updates, each number once; empty where nothing was logged."""
+        made = (record.get("processes", self._processes()) for record in self.metrics() if "seconds" in record)
+        return tuple(dict.fromkeys(made))
+
     def _processes(self) -> int:
         """How many began the run: for records that do not say how many made an update."""
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from ..terminal import console, counting
 
@@ -34,6 +35,7 @@ def compare(
 
     Example:  [bold]factorjepa compare scores[/bold]
     """
+    from ..adaptation import METHODS
     from ..scores import Scores
     from ..statistics import CompareSettings
     from ..statistics import compare as run
@@ -41,7 +43,7 @@ def compare(
     joined = Scores.joined([Scores.read(path) for path in scores])
     settings = CompareSettings(replicates, seed, common=common, mixed="primary" if mixed else "none")
     with counting("comparing", "diagnostic") as progress:
-        found = run(joined, settings, progress)
+        found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
     out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}
@@ -64,9 +66,12 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
     known = [r for r in found.contrasts if r.backbone == backbone and isfinite(r.effect) and r.status == "primary"]
     confirmatory = [row for row in known if row.family == "primary"]
     ours = [row for row in known if row.family == "exploratory" and row.a == OURS]
+    methods = {row.method: row.title for row in found.scores}
     for heading, rows in (("prespecified contrasts, Holm", confirmatory), ("exploratory, Benjamini-Hochberg", ours)):
         if rows:
-            console.print(_contrasts(f"{backbone}: {heading}; positive favours the first", rows, titles))
+            console.print(f"[bold]{escape(backbone)}: {heading}; positive favours the first[/]")
+            for table in _contrasts(rows, {row.diagnostic: titles[row.diagnostic] for row in rows}, methods):
+                console.print(table)
 
 
 def _means(backbone: str, rows: Sequence[ScoreRow], titles: dict[str, str]) -> Table:
@@ -80,7 +85,8 @@ def _means(backbone: str, rows: Sequence[ScoreRow], titles: dict[str, str]) -> T
     by_place = {(row.method, row.diagnostic): row for row in rows}
     for method in dict.fromkeys(row.method for row in rows):
         cells = [by_place.get((method, name)) for name in diagnostics]
-        table.add_row(method, *("" if row is None else _mean(row) for row in cells))
+        title = next(row.title for row in rows if row.method == method)
+        table.add_row(escape(title), *("" if row is None else _mean(row) for row in cells))
     return table
 
 
@@ -93,29 +99,32 @@ def _mean(row: ScoreRow) -> str:
     return f"{row.mean:.4f}\n[dim]{interval}[/]"
 
 
-def _contrasts(title: str, rows: Sequence[ContrastRow], titles: dict[str, str]) -> Table:
-    from ..statistics.verdict import stated
+def _contrasts(rows: Sequence[ContrastRow], titles: Mapping[str, str], methods: Mapping[str, str]) -> Iterator[Table]:
+    """A table per contrast: the paper's interval and adjusted p, and the decision, which needs more than these."""
+    from ..statistics.contrasts import PRESPECIFIED
+    from ..statistics.verdict import decided
 
-    table = _table(title)
-    table.add_column("contrast", max_width=24)
-    for heading in ("effect", "95 % interval", "units", "adjusted p"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("decision")
-    for contrast in dict.fromkeys(row.contrast for row in rows):
+    named = {contrast.name for contrast in PRESPECIFIED}
+    for number, contrast in enumerate(dict.fromkeys(row.contrast for row in rows)):
         its = [row for row in rows if row.contrast == contrast]
-        methods = "" if its[0].b in contrast else f": {its[0].a} - {its[0].b}"
-        table.add_row(f"[bold]{contrast}[/]{methods}")
+        over = f"{methods[its[0].a]} over {methods[its[0].b]}"
+        table = _table(escape(f"{contrast}: {over}" if contrast in named else over))
+        table.show_header = not number
+        table.add_column("", min_width=max(map(len, titles.values())), no_wrap=True)
+        for heading, width in (("effect", 7), ("95 % interval", 15), ("units", 5), ("adj. p", 6)):
+            table.add_column(heading, justify="right", no_wrap=True, min_width=width)
+        table.add_column("decision")
         for row in its:
-            adjusted = f"{row.adjusted_p:.2g}" if row.adjustment else ""
+            unstable = ", unstable" if decided(row) and not row.stable else ""
             table.add_row(
-                f"  {titles[row.diagnostic]}", f"{row.effect:+.4f}", f"{row.low:+.4f} {row.high:+.4f}",
-                f"{row.units:+.1f}", adjusted, stated(row),
+                titles[row.diagnostic], f"{row.effect:+.4f}", f"{row.low:+.4f} {row.high:+.4f}", f"{row.units:+.1f}",
+                f"{row.adjusted_p:.2g}" if row.adjustment else "", row.decision.partition(":")[0] + unstable,
             )  # fmt: skip
-    return table
+        yield table
 
 
 def _table(title: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    return Table(box=box.SIMPLE, pad_edge=False, title=title, title_justify="left")
+    return Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -11,10 +13,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..terminal import console, counting, error_console
-from ..words import counted
+from ..words import counted, listed
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..scores import DiagnosticInfo, Scores
+
+_NUMBER, _COLUMN, _GAP = 7, 11, 2  # characters: "-0.1234", the widest column, and between two of them
+_ARROWS = {"lower": "↓", "higher": "↑"}
+_Column = tuple[str, list[str]]  # a method's title, and its number on each diagnostic
 
 
 def evaluate(
@@ -50,7 +58,10 @@ def evaluate(
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with counting("evaluating", "clip") as progress:
         made = measure(runs, out, settings, place, data, targets, progress)
-    console.print(_summary(made.scores))
+    for table in _summary(made.scores, console.width):
+        console.print(table, "")
+    for line in _remarks(made.scores):
+        console.print(line, highlight=False, markup=False)
     for run in made.again:
         console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
     for line in made.scores.lacks():
@@ -108,7 +119,10 @@ def scorecard(
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with counting("scoring", "clip") as progress:
         made = score(data, pairs, out, settings, place, window, context, progress)
-    console.print(_summary(made.scores))
+    for table in _summary(made.scores, console.width):
+        console.print(table, "")
+    for line in _remarks(made.scores):
+        console.print(line, highlight=False, markup=False)
     for arch in made.again:
         console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
     for line in made.scores.lacks():
@@ -161,35 +175,89 @@ def _described(info: DiagnosticInfo) -> Table:
     return table
 
 
-def _summary(scores: Scores) -> Table:
-    """Headlines from plain means over clips and seeds; intervals and contrasts are for the statistics."""
-    import numpy as np
+def _summary(scores: Scores, width: int) -> list[Table]:
+    """Headlines from plain means over clips and seeds; intervals and contrasts are for the statistics.
 
+    Methods side by side while there is room for their titles, broken into lines; then another table.
+    """
     from ..scores import CHANCE
-    from ..statistics.measures import measures_of
+
+    scored = set(scores.values("diagnostic"))
+    infos = [i for i in scores.diagnostics.values() if i.name in scored and i.reduction in ("mean", "macro_f1")]
+    columns = scores.columns()
+    by_chance = [columns["value"][(columns["diagnostic"] == i.name) & (columns["variant"] == CHANCE)] for i in infos]
+    methods = {(run.backbone, run.method): run.title for run in scores.runs}
+    several = len({backbone for backbone, _ in methods}) > 1
+    found = [
+        (f"{title} ({backbone})" if several else title, [_headline(columns, i, backbone, method) for i in infos])
+        for (backbone, method), title in methods.items()
+    ]
+    chance = [f"{values.mean():.4f}" if len(values) else "" for values in by_chance]
+    names = [f"{info.title} {_ARROWS[info.direction]}" for info in infos]
+    room = width - max(map(len, names), default=0) - _wide("chance")
+    tables: list[Table] = []
+    for methods_here in _fitting(found, room):
+        table = Table(box=box.SIMPLE, show_edge=False, padding=(0, 1, 0, 0), title_justify="left")
+        table.title = None if tables else "Means over clips and seeds"
+        table.add_column("", no_wrap=True)
+        for title, _ in (*methods_here, ("chance", chance)):
+            table.add_column(escape("\n".join(_lines(title))), justify="right", no_wrap=True, vertical="bottom")
+        for number, name in enumerate(names):
+            table.add_row(name, *(cells[number] for _, cells in methods_here), chance[number])
+        tables.append(table)
+    return tables
+
+
+def _remarks(scores: Scores) -> list[str]:
+    """Which diagnostics were not measured, and why a level of chance is as high as it is, where that surprises."""
+    from ..scores import CHANCE
 
     columns = scores.columns()
-    table = Table(box=box.SIMPLE, pad_edge=False, title="Means over clips and seeds", title_justify="left")
-    table.add_column("")
-    methods = {(run.backbone, run.method): run.title for run in scores.runs}
-    for title in (*methods.values(), "chance"):
-        table.add_column(title, justify="right")
+    scored = set(scores.values("diagnostic"))
+    absent = [info.title for name, info in scores.diagnostics.items() if name not in scored]
+    said = (
+        [f"not measured on these clips: {listed(absent)} (factorjepa diagnostics NAME says with what)"]
+        if absent
+        else []
+    )
     for info in scores.diagnostics.values():
-        if info.reduction not in ("mean", "macro_f1"):
-            continue
-        cells = []
-        for backbone, method in methods:
-            wanted = {"backbone": backbone, "method": method, "diagnostic": info.name}
-            mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
-            variant, value = columns["variant"][mine], columns["value"][mine]
-            if not len(value) or (info.reduction == "mean" and info.headline not in variant):
-                cells.append("-")
-                continue
-            headline = measures_of(info, sorted({*variant}))[0]
-            means = [value[variant == component].mean() for component in headline.components]
-            cells.append(f"{headline.reduce(np.array(means)):.4f}")
-        by_chance = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
-        cells.append(f"{by_chance.mean():.4f}" if len(by_chance) else "")
-        arrow = "↓" if info.direction == "lower" else "↑"
-        table.add_row(f"{info.title} {arrow}", *cells)
-    return table
+        values = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
+        if len(values) and (why := info.about_chance(float(values.mean()))):
+            said.append(f"{info.title}: {why}")
+    return said
+
+
+def _headline(columns: Mapping[str, np.ndarray[Any, Any]], info: DiagnosticInfo, backbone: str, method: str) -> str:
+    import numpy as np
+
+    from ..statistics.measures import measures_of
+
+    wanted = {"backbone": backbone, "method": method, "diagnostic": info.name}
+    mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
+    variant, value = columns["variant"][mine], columns["value"][mine]
+    if not len(value) or (info.reduction == "mean" and info.headline not in variant):
+        return "-"
+    headline = measures_of(info, sorted({*variant}))[0]
+    means = [value[variant == component].mean() for component in headline.components]
+    return f"{headline.reduce(np.array(means)):.4f}"
+
+
+def _fitting(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
+    """Columns in groups that fit side by side."""
+    groups: list[list[_Column]] = [[]]
+    for column in columns:
+        if groups[-1] and sum(_wide(title) for title, _ in (*groups[-1], column)) > room:
+            groups.append([])
+        groups[-1].append(column)
+    return groups
+
+
+def _wide(title: str) -> int:
+    """Of a column: its longest line or a number, and the gap beside it."""
+    return max([_NUMBER, *map(len, _lines(title))]) + _GAP
+
+
+def _lines(title: str) -> list[str]:
+    """Broken between words, and at a hyphen only within a word that is too long."""
+    whole = textwrap.wrap(title, _COLUMN, break_on_hyphens=False, break_long_words=False)
+    return [part for line in whole for part in textwrap.wrap(line, _COLUMN)]

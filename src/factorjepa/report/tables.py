@@ -103,12 +103,13 @@ def _chance_cell(info: DiagnosticInfo, value: float) -> Cell:
 
 
 def contrast_table(material: Material, backbone: str) -> Markup:
-    """Prespecified contrasts, then FactorJEPA over the others, then the rest while there is room."""
+    """Contrasts on primary diagnostics, prespecified ones first; those on others folded away, while there is room."""
     here = [row for row in material.comparison.contrasts if row.backbone == backbone]
     everything = [row for row in here if not unmeasured(row)]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
-    rows = [_contrast_cells(material, row) for row in shown]
+    first = [_contrast_cells(material, row) for row in shown if row.status == "primary"]
+    others = [_contrast_cells(material, row) for row in shown if row.status != "primary"]
     headings: list[str | Cell] = [
         "a over b", "diagnostic", "decision", Cell("effect", hint="with its 95 % interval"), "units", "a / b", "p",
         "adjusted p", Cell("deciding p", hint="adjusted; few cities and training seeds are allowed for"),
@@ -117,8 +118,13 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     left = len(everything) - len(shown)
     more = f"; {left} more in tables/contrasts.csv" if left else ""
     caption = f"{backbone}: paired contrasts; positive favours the first{more}"
-    drawn = table(headings, rows, caption, range(3, 9), "contrasts") if rows else None
-    return joined(drawn, _without(material, backbone, [row for row in here if unmeasured(row)]))
+    numbers = range(3, 9)
+    drawn = table(headings, first or others, caption, numbers, "contrasts") if first or others else None
+    folded = None
+    if first and others:
+        said = f"{backbone}: {counted(len(others), 'contrast')} on the other diagnostics"
+        folded = tag("details", tag("summary", said), table(headings, others, said, numbers, "contrasts"))
+    return joined(drawn, folded, _without(material, backbone, [row for row in here if unmeasured(row)]))
 
 
 def unmeasured(row: ContrastRow) -> bool:

@@ -61,7 +61,7 @@ def filmstrip(example: DecodedExample) -> Frame:
     rows = [
         Row([_panel(example, one, t, contour=True, box=False) for t, one in enumerate(frames)], before=title,
             follows=True)
-        for title, frames in _futures(example).items()
+        for title, frames in _futures(example)
     ]  # fmt: skip
     heads = [f"+{seconds:.2f} s" for seconds in example.seconds]
     return sheet(heads, rows, f"{example.clip_id}. White: agents of the observed future.")
@@ -71,9 +71,9 @@ def moving(example: DecodedExample) -> list[tuple[Frame, int]]:
     """The last seen frame, then the future of everyone side by side; each with how many frames long it is held."""
     futures = _futures(example)
     seen = panels.enlarged(example.last_HW3, panels.factor_of(example.last_HW3))
-    beats = [abreast(dict.fromkeys(futures, seen), "last seen frame", _ABREAST)]
+    beats = [abreast([(title, seen) for title, _ in futures], "last seen frame", _ABREAST)]
     for t, seconds in enumerate(example.seconds):
-        shown = {title: _marked(example, frames[t], t, contour=True, box=False) for title, frames in futures.items()}
+        shown = [(title, _marked(example, frames[t], t, contour=True, box=False)) for title, frames in futures]
         beats.append(abreast(shown, ahead(seconds), _ABREAST))
     held = [_HOLD_ENDS, *[_HOLD] * (len(beats) - 2), _HOLD_ENDS]
     return list(zip(beats, held, strict=True))
@@ -131,10 +131,10 @@ def _write(path: Path, picture: Frame) -> Path:
     return path
 
 
-def _futures(example: DecodedExample) -> dict[str, Frame]:
-    """By title: observed, oracle, then methods in the paper's order."""
-    methods = {example.title_of(name): example.methods[name] for name in column_order(example.methods)}
-    return {OBSERVED: example.observed_THW3, ORACLE: example.oracle_THW3, **methods}
+def _futures(example: DecodedExample) -> list[tuple[str, Frame]]:
+    """Titles and frames: observed, oracle, then methods in the paper's order."""
+    methods = [(example.title_of(name), example.methods[name]) for name in column_order(example.methods)]
+    return [(OBSERVED, example.observed_THW3), (ORACLE, example.oracle_THW3), *methods]
 
 
 def _panel(example: DecodedExample, frame: Frame | None, t: int, contour: bool, box: bool = True) -> Frame | None:

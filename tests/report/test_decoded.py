@@ -233,10 +233,10 @@ def test_the_section_fits_the_screen_and_complains_of_nothing(tab: Tab, out: Pat
     assert tab.value(WIDER) == []
     kinds = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
     assert [event for event in tab.events if event.get("method") in kinds] == []
-    overlap = """[...document.querySelectorAll(".decoded")].flatMap(view => {
-      const parts = [...view.children].filter(e => e.offsetHeight).map(e => e.getBoundingClientRect());
-      return parts.slice(1).filter((part, k) => part.top < parts[k].bottom - 1).map(part => part.top);
-    })"""
+    overlap = """[...document.querySelectorAll(".decoded > *")].filter(e => e.offsetHeight).filter(e => {
+      const next = e.nextElementSibling, taller = e.scrollHeight > e.clientHeight + 1;
+      return taller || next && next.getBoundingClientRect().top < e.getBoundingClientRect().bottom - 1;
+    }).map(e => e.className)"""
     assert tab.value(overlap) == []
 
 

@@ -146,6 +146,20 @@ def test_the_moving_picture_begins_with_the_last_seen_frame_everywhere_and_is_sl
     assert all(held > 1 for _, held in beats)
 
 
+def test_frames_that_are_wide_and_methods_of_one_name_are_drawn_too() -> None:
+    wide = np.full((2, 48, 96, 3), 90, np.uint8)
+    example = DecodedExample(
+        "a", (0.5, 1.0), wide[0], wide, wide, {"one": wide + 60, "other": wide + 90}, {"one": "Same", "other": "Same"},
+        box=panels.common_box(wide, {"one": wide + 60}),
+    )  # fmt: skip
+    left, top, right, bottom = blocks(pictures.filmstrip(example), 150)
+    assert (bottom - top, (right - left) // 2 * 2 >= 2 * 192) == (96, True)
+    blocks(pictures.gallery([example]), 180)
+    for beat, _ in pictures.moving(example)[1:]:
+        blocks(beat, 150)
+        blocks(beat, 180)
+
+
 def test_the_common_box_lies_where_something_was_planted() -> None:
     observed = flat(90)
     moved = observed.copy()

@@ -196,6 +196,15 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path: Path) -> No
     assert len(read(made.page).of("article")) == 1
 
 
+def test_a_comparison_of_other_scores_is_not_shown(tmp_path: Path) -> None:
+    synthetic.scores(**SMALL, structure=False).write(tmp_path / "scores.parquet")
+    write_futures(tmp_path, ())
+    scores(("frozen", "factorjepa")).write(tmp_path / "decoded" / "scores.parquet")
+    made = make_report(tmp_path, settings=QUICK)
+    assert any("their comparison was made from other scores" in note for note in made.notes)
+    assert "street" not in {element.attributes["id"] for element in read(made.page).of("section")}
+
+
 needs_browser = pytest.mark.skipif(
     PROGRAM is None, reason=f"no browser here: none of {', '.join(NAMES)} is on the path"
 )
@@ -224,10 +233,10 @@ def test_the_section_fits_the_screen_and_complains_of_nothing(tab: Tab, out: Pat
     assert tab.value(WIDER) == []
     kinds = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
     assert [event for event in tab.events if event.get("method") in kinds] == []
-    overlap = """[...document.querySelectorAll(".decoded")].flatMap(view => {
-      const parts = [...view.children].filter(e => e.offsetHeight).map(e => e.getBoundingClientRect());
-      return parts.slice(1).filter((part, k) => part.top < parts[k].bottom - 1).map(part => part.top);
-    })"""
+    overlap = """[...document.querySelectorAll(".decoded > *")].filter(e => e.offsetHeight).filter(e => {
+      const next = e.nextElementSibling, taller = e.scrollHeight > e.clientHeight + 1;
+      return taller || next && next.getBoundingClientRect().top < e.getBoundingClientRect().bottom - 1;
+    }).map(e => e.className)"""
     assert tab.value(overlap) == []
 
 
@@ -256,6 +265,17 @@ def test_a_reader_flips_methods_goes_through_time_and_leaves_channels_out(tab: T
         "document.querySelectorAll('.decoded')[1].querySelector('.stage figure:last-child use').getAttribute('href')"
     )
     assert tab.value(other) == "#d1-m3-3"  # the other clip is left alone
+
+
+@needs_browser
+def test_where_only_the_oracle_was_decoded_time_can_still_be_gone_through(tab: Tab, tmp_path: Path) -> None:
+    synthetic.scores(**SMALL, structure=False).write(tmp_path / "scores.parquet")
+    write_decoded(tmp_path / "decoded" / "a", light(methods={}, failures={}))
+    tab.open(make_report(tmp_path, settings=QUICK).page, 1280, 800, "light")
+    tab.value("(s => { s.value = 0; s.dispatchEvent(new Event('input', {bubbles: true})) })"
+              "(document.querySelector('.decoded .time'))")  # fmt: skip
+    assert tab.value(_SHOWN) == "#d0-oracle-0"
+    assert [event for event in tab.events if event.get("method") == "Runtime.exceptionThrown"] == []
 
 
 @needs_browser

@@ -21,6 +21,7 @@ from .sheets import Row, abreast, sheet
 
 GALLERY, FILMSTRIP, CHANNEL_SHEET, FILM = "gallery.png", "filmstrip.png", "channels.png", "future.mp4"
 CONTEXT, OBSERVED, ORACLE = "Context", "Observed future", "Oracle decode"
+_CONTOUR = "White: agents of the observed future."
 _FIRST, _LAST = ("frozen", "auto_rgn", "factorjepa_raw"), ("factorjepa",)
 _FPS, _HOLD, _HOLD_ENDS = 4.0, 3, 6  # a frame of 4 fps footage is held three times as long, the ends six times
 _ABREAST = 4  # panels in a row of the moving picture
@@ -51,9 +52,13 @@ def gallery(examples: Sequence[DecodedExample], frame: int = -1) -> Frame:
             zoomed = [_zoom(example, one, frame, column > 0) for column, one in enumerate(frames)]
             rows.append(Row(zoomed, follows=True))
     decoders = sorted({example.decoder for example in examples if example.decoder})
-    said = "White: agents of the observed future. Red: the same region in every panel, enlarged below it."
+    said = [
+        _CONTOUR if any(example.agents_THW is not None for example in examples) else "",
+        "Red: the same region in every panel, enlarged below it." if any(example.box for example in examples) else "",
+        f"Decoder: {', '.join(decoders)}." if decoders else "",
+    ]
     heads = [CONTEXT, OBSERVED, ORACLE, *(titles[name] for name in methods)]
-    return sheet(heads, rows, said + (f" Decoder: {', '.join(decoders)}." if decoders else ""))
+    return sheet(heads, rows, " ".join(filter(None, said)))
 
 
 def filmstrip(example: DecodedExample) -> Frame:
@@ -61,19 +66,19 @@ def filmstrip(example: DecodedExample) -> Frame:
     rows = [
         Row([_panel(example, one, t, contour=True, box=False) for t, one in enumerate(frames)], before=title,
             follows=True)
-        for title, frames in _futures(example).items()
+        for title, frames in _futures(example)
     ]  # fmt: skip
     heads = [f"+{seconds:.2f} s" for seconds in example.seconds]
-    return sheet(heads, rows, f"{example.clip_id}. White: agents of the observed future.")
+    return sheet(heads, rows, f"{example.clip_id}.{'' if example.agents_THW is None else f' {_CONTOUR}'}")
 
 
 def moving(example: DecodedExample) -> list[tuple[Frame, int]]:
     """The last seen frame, then the future of everyone side by side; each with how many frames long it is held."""
     futures = _futures(example)
     seen = panels.enlarged(example.last_HW3, panels.factor_of(example.last_HW3))
-    beats = [abreast(dict.fromkeys(futures, seen), "last seen frame", _ABREAST)]
+    beats = [abreast([(title, seen) for title, _ in futures], "last seen frame", _ABREAST)]
     for t, seconds in enumerate(example.seconds):
-        shown = {title: _marked(example, frames[t], t, contour=True, box=False) for title, frames in futures.items()}
+        shown = [(title, _marked(example, frames[t], t, contour=True, box=False)) for title, frames in futures]
         beats.append(abreast(shown, ahead(seconds), _ABREAST))
     held = [_HOLD_ENDS, *[_HOLD] * (len(beats) - 2), _HOLD_ENDS]
     return list(zip(beats, held, strict=True))
@@ -94,8 +99,8 @@ def channel_sheet(example: DecodedExample, frame: int = -1) -> Frame | None:
         maps.append(None if values is None else panels.enlarged(panels.heat(whole, values[frame], high), factor))
     heads = [example.title_of(example.removed_from), *(f"without {CHANNELS[k]}" for k in channels)]
     said = (
-        f"{example.clip_id}, {ahead(example.seconds[frame])}. Below: influence of the channel, on one scale from 0 "
-        f"(violet) to {high * whole.shape[0] * whole.shape[1]:.0f} times the picture's mean (yellow), square root."
+        f"{example.clip_id}, {ahead(example.seconds[frame])}. Below: influence of the channel, on one scale from none "
+        f"(grey) to {high * whole.shape[0] * whole.shape[1]:.0f} times the picture's mean (yellow), square root."
     )
     return sheet(heads, [Row(above), Row(maps, follows=True, blank=True)], said)
 
@@ -107,8 +112,8 @@ def write_gallery(folder: Path, examples: Mapping[str, DecodedExample]) -> list[
         written.append(_write(folder / GALLERY, gallery(list(examples.values()))))
     for name, example in examples.items():
         written.append(_write(folder / name / FILMSTRIP, filmstrip(example)))
-        if (sheet := channel_sheet(example)) is not None:
-            written.append(_write(folder / name / CHANNEL_SHEET, sheet))
+        if (channels := channel_sheet(example)) is not None:
+            written.append(_write(folder / name / CHANNEL_SHEET, channels))
         beats = moving(example)
         _write_gif(folder / name / GIF, beats)
         write_video(folder / name / FILM, (beat for beat, held in beats for _ in range(held)), _FPS)
@@ -131,10 +136,10 @@ def _write(path: Path, picture: Frame) -> Path:
     return path
 
 
-def _futures(example: DecodedExample) -> dict[str, Frame]:
-    """By title: observed, oracle, then methods in the paper's order."""
-    methods = {example.title_of(name): example.methods[name] for name in column_order(example.methods)}
-    return {OBSERVED: example.observed_THW3, ORACLE: example.oracle_THW3, **methods}
+def _futures(example: DecodedExample) -> list[tuple[str, Frame]]:
+    """Titles and frames: observed, oracle, then methods in the paper's order."""
+    methods = [(example.title_of(name), example.methods[name]) for name in column_order(example.methods)]
+    return [(OBSERVED, example.observed_THW3), (ORACLE, example.oracle_THW3), *methods]
 
 
 def _panel(example: DecodedExample, frame: Frame | None, t: int, contour: bool, box: bool = True) -> Frame | None:

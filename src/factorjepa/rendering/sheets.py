@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,15 +75,15 @@ def _height(row: Row) -> int:
     return max((panel.shape[0] for panel in row.panels if panel is not None), default=0)
 
 
-def abreast(titled: Mapping[str, Frame], said: str, columns: int) -> Frame:
+def abreast(titled: Sequence[tuple[str, Frame]], said: str, columns: int) -> Frame:
     """Panels with their titles above them, a few in a row, and one sentence that says when it is."""
-    names, pictures = list(titled), list(titled.values())
     bands = []
-    for start in range(0, len(names), columns):
-        part: list[Frame | None] = list(pictures[start : start + columns])
-        heads = [*names[start : start + columns], *[""] * (min(columns, len(names)) - len(part))]
-        last = start + columns >= len(names)
-        bands.append(sheet(heads, [Row([*part, *[None] * (len(heads) - len(part))], blank=True)], said if last else ""))
+    for start in range(0, len(titled), columns):
+        part = titled[start : start + columns]
+        free = min(columns, len(titled)) - len(part)
+        row = Row([*(picture for _, picture in part), *[None] * free], blank=True)
+        last = start + columns >= len(titled)
+        bands.append(sheet([*(title for title, _ in part), *[""] * free], [row], said if last else ""))
     return np.concatenate(bands)
 
 

@@ -56,9 +56,10 @@ def section(decoded: Decoded) -> Markup:
     said = (
         "One frozen decoder draws what each method predicts. It was trained on the true latents of training clips, "
         "never on a prediction. The oracle is its picture of the true latents: what is wrong there already is the "
-        "decoder's limit, not the forecast's. All panels have the same range and size; the white contour is where "
-        "agents are in the observed future."
+        "decoder's limit, not the forecast's. All panels have the same range and size."
     )
+    if any(example.agents_THW is not None for example in decoded.examples):
+        said += " The white contour is where agents are in the observed future."
     caution = (
         "Read with care: this shows what latents imply under one decoder. It is secondary to the latent metrics above, "
         "and what a channel's removal changes is no evidence that factors were identified."

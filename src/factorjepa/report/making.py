@@ -29,7 +29,7 @@ from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
 from .decoded import read_futures
-from .material import Material, Statement
+from .material import Decoded, Material, Statement
 from .page import page
 from .provenance import settings_of, steps_of
 
@@ -66,6 +66,9 @@ def make_report(
     read, unreadable = _runs(_run_folders(out, runs))
     examples, broken = read_examples(out)
     decoded, undecoded = read_futures(Path(out))
+    if decoded.scores and decoded.comparison and not _fits(decoded.comparison, decoded.scores):
+        decoded = Decoded(decoded.examples)
+        undecoded.append("decoded futures: their comparison was made from other scores; evaluate them again")
     corpus = data or _corpus_of(scores)
     notes += [*scores.lacks(), *unreadable, *broken, *undecoded]
     material = Material(

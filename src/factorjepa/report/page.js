@@ -25,15 +25,15 @@ for (const view of document.querySelectorAll(".decoded")) {
   view.classList.add("live");
   const show = () => {
     const method = checked("method"), channel = checked("channel"), frame = slider ? slider.value : 0;
-    const source = channel?.value || method.value;
+    const source = channel?.value || method?.value; // only the oracle was decoded: there is no method
     for (const use of view.querySelectorAll("use[data-of]")) {
       const of = use.dataset.of === "chosen" ? source : use.dataset.of;
       use.setAttribute("href", `#${name}-${of}-${frame}`);
     }
-    const title = method.dataset.title + (channel?.value ? `, ${channel.dataset.title}` : "");
-    find(".title").textContent = title;
+    const title = method?.dataset.title + (channel?.value ? `, ${channel.dataset.title}` : "");
+    for (const place of view.querySelectorAll(".title")) place.textContent = title;
     for (const use of view.querySelectorAll("use[data-of=chosen]")) use.parentNode.setAttribute("aria-label", title);
-    for (const part of view.querySelectorAll("[data-failures]")) part.hidden = part.dataset.failures !== method.value;
+    for (const part of view.querySelectorAll("[data-failures]")) part.hidden = part.dataset.failures !== method?.value;
     if (slider) {
       output.textContent = `${slider.dataset.seconds.split(" ")[frame]} s ahead`;
       slider.setAttribute("aria-valuetext", output.textContent);

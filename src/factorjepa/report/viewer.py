@@ -102,7 +102,7 @@ def _viewer(example: DecodedExample, place: int, limit: int) -> Markup:
     count = len(example.seconds)
     frames = sorted({round(k) for k in np.linspace(0, count - 1, min(count, MOST_FRAMES))})
     view = _View(example, f"d{place}", frames)
-    chosen = view.removed or list(view.methods)[-1]
+    chosen = view.removed or next(reversed(view.methods), "")
     told = " · ".join(part for part in (example.note, example.decoder and f"decoder: {example.decoder}") if part)
     return tag(
         "article",
@@ -114,11 +114,11 @@ def _viewer(example: DecodedExample, place: int, limit: int) -> Markup:
             _panel(view, "last", "Last seen frame", still=True),
             _panel(view, "observed", "Observed future"),
             _panel(view, "oracle", "Oracle decode"),
-            _panel(view, chosen, view.title_of(chosen), chosen=True),
+            _panel(view, chosen, view.title_of(chosen), chosen=True) if chosen else None,
             class_="stage",
         ),
         _bar(view),
-        _methods(view, chosen),
+        _methods(view, chosen) if chosen else None,
         _failures(view),
         _channels(view),
         class_="decoded",

@@ -40,6 +40,7 @@ class Panel:
     hierarchy: Hierarchy
     clip_starts_V: np.ndarray[Any, Any]  # first clip of each source
     blocks: dict[str, Block]
+    clip_ids: tuple[str, ...] = ()  # [N]
 
     @property
     def methods(self) -> list[str]:
@@ -100,7 +101,7 @@ def panel_of(scores: Scores, backbone: str, common: bool = False) -> Panel:
     for run in scores.runs:
         if run.backbone == backbone:
             about.setdefault(run.method, []).append(run)
-    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks)
+    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks, tuple(clip for *_, clip in places))
 
 
 def _run_codes(scores: Scores) -> tuple[np.ndarray[Any, Any], list[tuple[str, int]]]:

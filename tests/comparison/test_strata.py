@@ -83,7 +83,15 @@ def test_a_level_in_one_city_alone_has_no_interval_that_pretends() -> None:
     found = of(stratified(scores, one_city, QUICK), "here")
     assert found.effect == pytest.approx(0.3, abs=0.03)
     assert math.isnan(found.low)
-    assert "undefined" in found.note
+    assert found.note == "1 city: too few for an interval"
+
+
+def test_a_level_in_few_cities_says_that_its_interval_is_too_narrow() -> None:
+    scores = scores_of(rows_of(SHIFTS))
+    some = {"x": {clip: "some" for city, _, clip in places(10, 3, 2) if city < "c08"}}
+    found = of(stratified(scores, some, QUICK), "some")
+    assert found.low < found.effect < found.high
+    assert found.note == "8 cities: the interval is too narrow"
 
 
 def test_columns_that_are_no_strata_are_refused(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ def _table(material: Material, rows: list[StratumRow]) -> Markup:
     cells = {(row.diagnostic, row.level): row for row in rows}
     levels = ordered([row.level for row in rows])
     headings: list[str | Cell] = ["diagnostic"]
-    headings += [Cell(level, hint=_amounts(next(row for row in rows if row.level == level))) for level in levels]
+    for level in levels:
+        amounts = _amounts(next(row for row in rows if row.level == level))
+        headings.append(Cell(joined(level, tag("small", f" {amounts}")), hint=amounts))
     body: list[list[str | Cell]] = [
         [material.name(diagnostic), *(_cell(cells[diagnostic, level]) for level in levels)]
         for diagnostic in dict.fromkeys(row.diagnostic for row in rows)

@@ -18,7 +18,7 @@ from ..errors import FactorJEPAError, ScoresError
 from ..regime.strata import LEVELS, STRATA
 from ..scores import Scores
 from ..words import counted
-from .compare import CompareSettings
+from .compare import FEW_CITIES, CompareSettings
 from .contrasts import PRESPECIFIED, extended
 from .estimand import Estimator, Request
 from .intervals import bca
@@ -27,6 +27,7 @@ from .pairing import Pair, own_requests, pair_up
 from .panel import panel_of
 from .resampling import Mask
 from .rows import StratumRow
+from .verdict import LEAST_CITIES
 
 Levels = Mapping[str, Mapping[str, str]]
 """Column -> clip -> level."""
@@ -139,6 +140,7 @@ def _of_level(
     for pair in pairs:
         row = StratumRow(place.backbone, place.column, place.level, pair.contrast.name, pair.contrast.a,
                          pair.contrast.b, place.diagnostic)  # fmt: skip
+        rows.append(row)
         first, second = (found.get(side) for side in sides[pair.contrast.name])
         if first is None or second is None:
             row.note = "no clip of this level has a value for both"
@@ -146,8 +148,12 @@ def _of_level(
             effect = first.over(second, measure.sign)
             scale = max(abs(first.estimate), abs(second.estimate))
             interval = bca(effect.estimate, effect.replicates_B, (effect.jackknife_J,), confidence, scale)
-            row.effect, row.low, row.high, row.interval = effect.estimate, interval.low, interval.high, interval.kind
-            row.mean_a, row.mean_b, row.note = first.estimate, second.estimate, interval.note
+            row.effect, row.mean_a, row.mean_b = effect.estimate, first.estimate, second.estimate
             row.clips, row.sources, row.cities = effect.clips, effect.sources, effect.cities
-        rows.append(row)
+            if row.cities < LEAST_CITIES:
+                row.note = f"{counted(row.cities, 'city', 'cities')}: too few for an interval"
+                continue
+            row.low, row.high, row.interval = interval.low, interval.high, interval.kind
+            narrow = f"{row.cities} cities: the interval is too narrow" if row.cities < FEW_CITIES else ""
+            row.note = "; ".join(filter(None, (interval.note, narrow)))
     return rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal import console, counting
+from ..words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def compare(
     titles = {name: info.title for name, info in joined.diagnostics.items()}
     for backbone in joined.values("backbone"):
         _show(found, backbone, titles)
-        for table in _strata(found, backbone, titles):
+        for table in _strata(found, backbone, titles, {one.method: one.title for one in joined.runs}):
             console.print(table)
     for line in [*found.verdict, *found.notes]:
         console.print(line, highlight=False, markup=False)
@@ -128,7 +129,7 @@ def _contrasts(title: str, rows: Sequence[ContrastRow], titles: dict[str, str]) 
     return table
 
 
-def _strata(found: Comparison, backbone: str, titles: dict[str, str]) -> list[Table]:
+def _strata(found: Comparison, backbone: str, titles: dict[str, str], methods: dict[str, str]) -> list[Table]:
     """One contrast by stratum, a table for each manifest column; every other contrast is in strata.csv."""
     from ..statistics.strata import ordered, shown_contrast
 
@@ -137,14 +138,15 @@ def _strata(found: Comparison, backbone: str, titles: dict[str, str]) -> list[Ta
     tables = []
     for column in dict.fromkeys(row.column for row in rows):
         its = [row for row in rows if row.column == column]
-        over = f"{its[0].a} over {its[0].b}"
+        over = f"{methods.get(its[0].a, its[0].a)} over {methods.get(its[0].b, its[0].b)}"
         table = _table(f"{backbone}: {over} by {column.replace('_', ' ')}, 95 % intervals; descriptive, none decides")
         table.add_column("")
         cells = {(row.diagnostic, row.level): row for row in its}
         levels = ordered([row.level for row in its])
         for level in levels:
             one = next(row for row in its if row.level == level)
-            table.add_column(f"{level}\n[dim]{one.clips} clips[/]", justify="right", no_wrap=True)
+            amounts = f"{counted(one.clips, 'clip')}, {counted(one.cities, 'city', 'cities')}"
+            table.add_column(f"{level}\n[dim]{amounts}[/]", justify="right", no_wrap=True)
         for diagnostic in dict.fromkeys(row.diagnostic for row in its):
             table.add_row(titles[diagnostic], *(_stratum(cells[diagnostic, level]) for level in levels))
         tables.append(table)

@@ -13,8 +13,8 @@ from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
 _SAID = (
-    "Density and occlusion were cut on training clips. An interval is of its own stratum, and needs six cities: that one "
-    "excludes zero and another does not is no evidence that they differ. No decision is made on strata."
+    "Density and occlusion were cut on training clips. An interval is of its own stratum, and needs six cities: that "
+    "one excludes zero and another does not is no evidence that they differ. No decision is made on strata."
 )
 
 

@@ -185,6 +185,18 @@ def test_a_packets_scene_has_the_pixels_of_its_masks(folders: dict[str, Path], p
     np.testing.assert_array_equal(found.cover.union(np.ones(len(areas), bool)), painted.sum((1, 2)))
 
 
+def test_the_check_verb_compares_packets_with_simulated_ground_truth(folders: dict[str, Path], packets: Path) -> None:
+    folder = folders["sparse"]
+    ran = CliRunner().invoke(app, ["regime", "check", str(folder), "--format", "simulated"])
+    assert ran.exit_code == 0, ran.output
+    assert "outside every statistic" in ran.output
+    assert "6 clips checked" in ran.output
+    rows = (folder / "regime" / "check" / "agreement.csv").read_text().splitlines()
+    first = dict(zip(rows[0].split(","), rows[1].split(","), strict=True))
+    assert (first["clip_id"], first["measure"], first["frames"]) == ("all", "count", "96")
+    assert float(first["native"]) > 0
+
+
 def test_a_table_survives_its_file_and_damage_is_named(tables: dict[str, RegimeTable], tmp_path: Path) -> None:
     path = tables["dense"].write(tmp_path)
     again = RegimeTable.read(tmp_path)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from factorjepa.errors import RegimeError
 from factorjepa.regime.axes import NAMES, frame_measures
 from factorjepa.regime.readers.bdd100k import read_attributes, read_bdd100k
 from factorjepa.regime.readers.coco import read_coco
 from factorjepa.regime.readers.mot import read_mot
-from factorjepa.regime.readers.nuscenes import read_nuscenes, rotation
+from factorjepa.regime.readers.nuscenes import read_filmed, read_nuscenes, rotation
 from factorjepa.regime.settings import Thresholds
 from factorjepa.world.taxonomy import SUPERCLASSES
 
@@ -114,7 +118,8 @@ def nuscenes(folder: Path) -> None:
         "calibrated_sensor": [{"token": "c", "sensor_token": "f", "camera_intrinsic": camera, **ahead},
                               {"token": "d", "sensor_token": "b", "camera_intrinsic": camera, **ahead}],
         "ego_pose": [{"token": f"e{t}", **still, "translation": [10.0 * t, 0.0, 0.0]} for t in (0, 1)],
-        "sample_data": [{"token": f"p{t}", "sample_token": f"k{t}", "ego_pose_token": f"e{t}", **seen} for t in (0, 1)],
+        "sample_data": [{"token": f"p{t}", "sample_token": f"k{t}", "ego_pose_token": f"e{t}",
+                         "timestamp": 500_000 * t, "filename": f"samples/CAM_FRONT/{t}.jpg", **seen} for t in (0, 1)],
         "category": [{"token": "car", "name": "vehicle.car"}, {"token": "adult", "name": "human.pedestrian.adult"},
                      {"token": "cone", "name": "movable_object.trafficcone"}],
         "instance": [{"token": "i0", "category_token": "car"}, {"token": "i1", "category_token": "adult"},
@@ -166,5 +171,67 @@ def test_no_reader_is_reached_by_a_statistic() -> None:
         path for path in package.rglob("*.py")
         if "readers" not in path.parts and re.search(r"^\s*from \S*readers", path.read_text(), re.MULTILINE)
     ]  # fmt: skip
-    assert {path.name for path in users} <= {"classes.py"}  # which takes COCO's names, and reads no annotation
+    # classes.py takes COCO's names and reads no annotation; the verbs `check` and `reference` are no statistic.
+    assert {path.relative_to(package).as_posix() for path in users} <= {"regime/classes.py", "verbs/regime.py"}
     assert "read_" not in (package / "regime" / "classes.py").read_text()
+    verb = (package / "verbs" / "regime.py").read_text()
+    for name in ("measure", "compare"):
+        body = verb[verb.index(f"def {name}(") : verb.index("@regime_app", verb.index(f"def {name}("))]
+        assert "readers" not in body
+        assert "native" not in body
+    checking = re.compile(r"^\s*from \S*\bcheck import", re.MULTILINE)
+    checkers = {path.relative_to(package).as_posix() for path in package.rglob("*.py")
+                if checking.search(path.read_text())}  # fmt: skip
+    assert checkers <= {"regime/readers/native.py", "verbs/regime.py"}
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, whole: Any) -> Any:
+    """The same JSON with one value, anywhere, replaced by something hostile, or taken away."""
+    junk: list[Any] = [None, [], {}, "", "x", -1, 0, 1e308, 10**30, float("nan"), float("inf"), True, [[]], [None] * 3]
+    if draw(st.booleans()) and isinstance(whole, dict | list) and whole:
+        keys = list(whole) if isinstance(whole, dict) else range(len(whole))
+        key = draw(st.sampled_from(list(keys)))
+        inner = draw(spoilt(whole[key]))
+        if isinstance(whole, dict):
+            return {k: v for k, v in whole.items() if k != key} | ({} if draw(st.booleans()) else {key: inner})
+        return [*whole[:key], inner, *whole[key + 1 :]]
+    return draw(st.sampled_from(junk))
+
+
+HOSTILE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def said_or_read(read: Callable[[], object]) -> None:
+    with contextlib.suppress(RegimeError):
+        read()
+
+
+@HOSTILE
+@given(st.data())
+def test_hostile_coco_and_bdd_files_are_read_or_refused_in_words(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "labels.json"
+    path.write_text(json.dumps(data.draw(spoilt(coco()))))
+    said_or_read(lambda: read_coco(path, 8.0))
+    label = {"id": "7", "category": "car", "box2d": {"x1": 1, "y1": 1, "x2": 9, "y2": 9}, "attributes": {}}
+    path.write_text(json.dumps(data.draw(spoilt([{"frameIndex": 0, "name": "a", "labels": [label]}]))))
+    said_or_read(lambda: read_bdd100k(tmp_path))
+    said_or_read(lambda: read_attributes(path))
+
+
+@HOSTILE
+@given(st.data())
+def test_hostile_nuscenes_tables_are_read_or_refused_in_words(tmp_path: Path, data: st.DataObject) -> None:
+    nuscenes(tmp_path)
+    path = tmp_path / f"{data.draw(st.sampled_from(sorted(p.stem for p in tmp_path.glob('*.json'))))}.json"
+    path.write_text(json.dumps(data.draw(spoilt(json.loads(path.read_text())))))
+    said_or_read(lambda: read_nuscenes(tmp_path))
+    said_or_read(lambda: read_filmed(tmp_path))
+
+
+def test_a_file_cut_short_or_nested_without_end_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    for text in (json.dumps(coco())[:200], "[" * 200_000, "\x00"):
+        path.write_text(text)
+        with pytest.raises(RegimeError, match=r"x\.json: cannot be read"):
+            read_coco(path)

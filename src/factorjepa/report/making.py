@@ -19,19 +19,20 @@ import yaml
 
 from ..adaptation import METHODS
 from ..corpus.composition import Composition, compose
-from ..corpus.manifest import MANIFEST, Manifest
+from ..corpus.manifest import Manifest
 from ..errors import FactorJEPAError, ReportError, ScoresError
 from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
+from ..statistics.strata import strata_in, stratified
 from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
 from .decoded import read_futures
 from .material import Decoded, Material, Statement
 from .page import page
-from .provenance import settings_of, steps_of
+from .provenance import corpus_of, steps_of
 
 COMPARISON, REPORT, TABLES, INDEX = "comparison", "report", "tables", "index.html"
 _MOST_RUNS = 8  # of a training figure
@@ -62,14 +63,14 @@ def make_report(
     scores = Scores.read(out)
     if not len(scores):
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
-    comparison, compared, notes = _comparison(out, scores, settings, progress)
+    corpus = data or corpus_of(scores)
+    comparison, compared, notes = _comparison(out, scores, corpus, settings, progress)
     read, unreadable = _runs(_run_folders(out, runs))
     examples, broken = read_examples(out)
     decoded, undecoded = read_futures(Path(out))
     if decoded.scores and decoded.comparison and not _fits(decoded.comparison, decoded.scores):
         decoded = Decoded(decoded.examples)
         undecoded.append("decoded futures: their comparison was made from other scores; evaluate them again")
-    corpus = data or _corpus_of(scores)
     notes += [*scores.lacks(), *unreadable, *broken, *undecoded]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
@@ -85,7 +86,11 @@ def make_report(
 
 
 def _comparison(
-    out: Path, scores: Scores, settings: CompareSettings | None, progress: Callable[[int, int], None] | None
+    out: Path,
+    scores: Scores,
+    corpus: Path | None,
+    settings: CompareSettings | None,
+    progress: Callable[[int, int], None] | None,
 ) -> tuple[Comparison, bool, list[str]]:
     """The one beside the scores; made when there is none, or when it is of other scores."""
     folder = Path(out) / COMPARISON
@@ -95,14 +100,29 @@ def _comparison(
             found = Comparison.read(folder)
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime
             if newer and _fits(found, scores):
+                if not found.strata and (levels := strata_in(corpus, scores)):  # the corpus was measured since
+                    found.strata = stratified(scores, levels, _settings_of(found))
+                    found.write(folder)
                 return found, False, notes
             notes.append(f"{folder}: was made from other scores or by an older rule and has been made again")
         except ScoresError:
             notes.append(f"{folder}: could not be read and has been made again")
     catalogue = {name: method.title for name, method in METHODS.items()}
     made = compare(scores, settings or CompareSettings(), progress, catalogue)
+    made.strata = stratified(scores, strata_in(corpus, scores), settings)
     made.write(folder)
     return Comparison.read(folder), True, notes
+
+
+def _settings_of(found: Comparison) -> CompareSettings:
+    """How its intervals were made."""
+    return CompareSettings(
+        **{
+            name: found.settings[name]
+            for name in ("replicates", "seed", "confidence", "common")
+            if name in found.settings
+        }
+    )
 
 
 def _fits(found: Comparison, scores: Scores) -> bool:
@@ -150,13 +170,6 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     if len(kept) > _MOST_RUNS:
         problems.append(f"training curve: {len(kept) - _MOST_RUNS} of {len(kept)} methods are left out")
     return kept[:_MOST_RUNS], problems
-
-
-def _corpus_of(scores: Scores) -> Path | None:
-    """The corpus that all runs were trained on, where it is still there."""
-    named = {settings_of(run).get("data") for run in scores.runs} - {None}
-    folder = Path(str(named.pop())) if len(named) == 1 else None
-    return folder if folder is not None and (folder / MANIFEST).is_file() else None
 
 
 def _statement(corpus: Path | None, required: bool) -> Statement:

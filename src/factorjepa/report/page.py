@@ -15,6 +15,7 @@ from .cards import cards, example_views
 from .cautions import cautions, near_chance
 from .markup import Markup, coded, joined, tag
 from .material import Material
+from .strata import strata_tables
 
 _COUNTED = {
     "method": ("method", "methods"), "city": ("city", "cities"), "source": ("source video", "source videos"),
@@ -199,7 +200,8 @@ def _contrasts(material: Material) -> Markup:
 
 def _where(material: Material, backbone: str) -> Markup:
     places, towns = figures.where(material, backbone), figures.cities(material, backbone)
-    if not places and not towns:
+    strata = strata_tables(material, backbone)
+    if not places and not towns and not strata:
         return _absent(
             f"{backbone}: the scores hold no parts of the primary diagnostics and too few cities to tell them apart."
         )
@@ -210,7 +212,9 @@ def _where(material: Material, backbone: str) -> Markup:
                    "Hollow marks: cities in which it points the other way. Descriptive; one city is one draw.",
                    ) if towns else None,
     ]  # fmt: skip
-    return joined(parts, _download("cities") if towns else None)
+    return joined(
+        parts, _download("cities") if towns else None, strata, _download("strata") if strata else None
+    )  # fmt: skip
 
 
 def _masking(material: Material, backbone: str) -> Markup:

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from .. import commands
+from ..corpus.manifest import MANIFEST
 from ..scores import RunInfo, Scores
 from ..statistics import Comparison
 from ..words import counted, listed
@@ -47,6 +48,13 @@ def steps_of(scores: Scores, comparison: Comparison, corpus: Path | None) -> lis
     by([commands.command()] if commands.command() else [], "page")
     known = [Step(_listed(things), line) for line, things in made.items() if line]
     return [*known, *([Step(_listed(made[""]))] if "" in made else [])]
+
+
+def corpus_of(scores: Scores) -> Path | None:
+    """The corpus that all runs were trained on, where it is still there."""
+    named = {settings_of(run).get("data") for run in scores.runs} - {None}
+    folder = Path(str(named.pop())) if len(named) == 1 else None
+    return folder if folder is not None and (folder / MANIFEST).is_file() else None
 
 
 def settings_of(run: RunInfo) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from ..errors import ScoresError
 from ..storage import write_text
 from .cells import csv_text, flat, plain
-from .rows import ContrastRow, ParetoRow, RankRow, ScoreRow
+from .rows import ContrastRow, ParetoRow, RankRow, ScoreRow, StratumRow
 
 FILE = "comparison.json"
 
@@ -32,6 +32,7 @@ class Comparison:
     verdict: list[str]
     notes: list[str]
     command: str = ""  # command line; empty: not recorded
+    strata: list[StratumRow] = field(default_factory=list)  # where clips have strata
 
     def write(self, folder: Path) -> Path:
         """One CSV per table, one of all sensitivities, `verdict.txt`, and the JSON that holds everything."""
@@ -41,10 +42,11 @@ class Comparison:
             "contrasts": (ContrastRow, self.contrasts),
             "ranks": (RankRow, self.ranks),
             "pareto": (ParetoRow, self.pareto),
+            "strata": (StratumRow, self.strata),
         }
         for name, (kind, rows) in tables.items():
             cells = [flat(dataclasses.asdict(row)) for row in rows]
-            write_text(folder / f"{name}.csv", csv_text(cells, [field.name for field in dataclasses.fields(kind)]))
+            write_text(folder / f"{name}.csv", csv_text(cells, [one.name for one in dataclasses.fields(kind)]))
         place = ("backbone", "contrast", "diagnostic")
         seen = [
             {name: getattr(row, name) for name in place} | flat(dataclasses.asdict(each))

@@ -42,6 +42,7 @@ class Panel:
     clip_starts_V: np.ndarray[Any, Any]  # first clip of each source
     blocks: dict[str, Block]
     catalogue: Mapping[str, str] = field(default_factory=dict)  # titles of methods that have no runs here
+    clip_ids: tuple[str, ...] = ()  # [N]
 
     @property
     def methods(self) -> list[str]:
@@ -102,7 +103,8 @@ def panel_of(scores: Scores, backbone: str, common: bool = False, catalogue: Map
     for run in scores.runs:
         if run.backbone == backbone:
             about.setdefault(run.method, []).append(run)
-    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks, catalogue or {})
+    clip_ids = tuple(clip for *_, clip in places)
+    return Panel(backbone, tuple(runs), about, hierarchy, clip_starts, blocks, catalogue or {}, clip_ids)
 
 
 def _run_codes(scores: Scores) -> tuple[np.ndarray[Any, Any], list[tuple[str, int]]]:

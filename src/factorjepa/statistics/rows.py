@@ -142,3 +142,26 @@ class ParetoRow:
     scores: dict[str, Number]
     dominated_by: list[str]
     note: str = ""
+
+
+@dataclass
+class StratumRow:
+    """Method `a` over method `b` on the clips of one level; positive favours `a`."""
+
+    backbone: str
+    column: str
+    level: str
+    contrast: str
+    a: str
+    b: str
+    diagnostic: str
+    effect: Number = NAN
+    low: Number = NAN
+    high: Number = NAN
+    interval: str = "none"
+    mean_a: Number = NAN
+    mean_b: Number = NAN
+    clips: int = 0
+    sources: int = 0
+    cities: int = 0
+    note: str = ""

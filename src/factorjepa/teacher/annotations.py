@@ -19,6 +19,7 @@ from ..world import ClipTruth
 
 MIN_VISIBLE = 0.25  # share of an agent that must be seen for it to be asked for
 _MIN_INSIDE = 0.5  # share of a footage box that must lie in the window's square
+_LARGEST = 1e9  # number of any kind in a file
 # MOT17 asks for pedestrians (1). People on vehicles, vehicles, static people, distractors and reflections may be found;
 # occluders (9-11) are nobody.
 _PEDESTRIAN, _OTHERS = 1, (2, 3, 4, 5, 6, 7, 8, 12)
@@ -91,6 +92,10 @@ class MotBoxes:
                 "(frame, id, left, top, width, height, flag, class, visibility)"
             )
         table = table.reshape(-1, 9)
+        if not np.isfinite(table).all() or (np.abs(table) > _LARGEST).any() or (table[:, 0] < 1).any():
+            raise TeacherError(
+                f"{path}: has frames before the first, or numbers that are not finite or absurd; is it damaged?"
+            )
         table = table[np.isin(table[:, 7], (_PEDESTRIAN, *_OTHERS))]
         right = table[:, 2] + table[:, 4]
         if original_width is None:

@@ -10,11 +10,13 @@ import typer
 from rich.markup import escape
 
 from ..terminal import console, counting
+from ..words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..statistics import Comparison, ContrastRow, ScoreRow
+    from ..statistics.rows import StratumRow
 
 
 def compare(
@@ -30,25 +32,38 @@ def compare(
     mixed: Annotated[
         bool, typer.Option(help="Fit the mixed-effects check of the confirmatory contrasts (about 1 s each).")
     ] = True,
+    data: Annotated[
+        Path | None, typer.Option(help="Corpus whose manifest has strata (default: the one the runs were trained on).")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", help="A manifest column to show effects by; repeat (default: density and occlusion)."),
+    ] = None,
 ) -> None:
     """Compare methods: clustered intervals, paired contrasts, decisions adjusted for how many there are.
 
     Example:  [bold]factorjepa compare scores[/bold]
     """
     from ..adaptation import METHODS
+    from ..report.provenance import corpus_of
     from ..scores import Scores
     from ..statistics import CompareSettings
     from ..statistics import compare as run
+    from ..statistics.strata import strata_in, stratified
 
     joined = Scores.joined([Scores.read(path) for path in scores])
+    levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
     settings = CompareSettings(replicates, seed, common=common, mixed="primary" if mixed else "none")
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
+    found.strata = stratified(joined, levels, settings)
     out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}
     for backbone in joined.values("backbone"):
         _show(found, backbone, titles)
+        for table in _strata(found, backbone, titles, {one.method: one.title for one in joined.runs}):
+            console.print(table)
     for line in [*found.verdict, *found.notes]:
         console.print(line, highlight=False, markup=False)
     console.print(f"{out}: all diagnostics and contrasts as CSV, and comparison.json", highlight=False, soft_wrap=True)
@@ -121,6 +136,39 @@ def _contrasts(rows: Sequence[ContrastRow], titles: Mapping[str, str], methods: 
                 f"{row.adjusted_p:.2g}" if row.adjustment else "", row.decision.partition(":")[0] + unstable,
             )  # fmt: skip
         yield table
+
+
+def _strata(found: Comparison, backbone: str, titles: dict[str, str], methods: dict[str, str]) -> list[Table]:
+    """One contrast by stratum, a table for each manifest column; every other contrast is in strata.csv."""
+    from ..statistics.strata import ordered, shown_contrast
+
+    rows = [row for row in found.strata if row.backbone == backbone]
+    rows = [row for row in rows if row.contrast == shown_contrast(rows)]
+    tables = []
+    for column in dict.fromkeys(row.column for row in rows):
+        its = [row for row in rows if row.column == column]
+        over = f"{methods.get(its[0].a, its[0].a)} over {methods.get(its[0].b, its[0].b)}"
+        table = _table(f"{backbone}: {over} by {column.replace('_', ' ')}, 95 % intervals; descriptive, none decides")
+        table.add_column("")
+        cells = {(row.diagnostic, row.level): row for row in its}
+        levels = ordered([row.level for row in its])
+        for level in levels:
+            one = next(row for row in its if row.level == level)
+            amounts = f"{counted(one.clips, 'clip')}, {counted(one.cities, 'city', 'cities')}"
+            table.add_column(f"{level}\n[dim]{amounts}[/]", justify="right", no_wrap=True)
+        for diagnostic in dict.fromkeys(row.diagnostic for row in its):
+            table.add_row(titles[diagnostic], *(_stratum(cells[diagnostic, level]) for level in levels))
+        tables.append(table)
+    return tables
+
+
+def _stratum(row: StratumRow) -> str:
+    from math import isnan
+
+    if isnan(row.effect):
+        return "no value"
+    interval = "no interval" if isnan(row.low) else f"{row.low:+.4f} {row.high:+.4f}"
+    return f"{row.effect:+.4f}\n[dim]{interval}[/]"
 
 
 def _table(title: str) -> Table:

@@ -1,4 +1,4 @@
-"""Verbs on the five axes: `regime measure` and `regime compare`."""
+"""Verbs on the five axes: `regime measure`, `regime compare`, `regime check` and `regime reference`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..terminal import console, counting
+from ..words import counted
 from .teacher import TARGETS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..regime.check import Check
     from ..regime.population import Cluster
     from ..regime.settings import Thresholds
     from ..regime.table import RegimeTable
@@ -133,6 +135,96 @@ def compare(
         write_scene_figure(found, out / "scenes.png")
     figure = ", and scenes.png" if found.scenes else ""
     console.print(f"{out}: every table as CSV, regime.json{figure}", highlight=False, soft_wrap=True)
+
+
+@regime_app.command("check")
+def check(
+    corpus: Annotated[Path, typer.Argument(help="A corpus folder with packets.")],
+    layout: Annotated[str, typer.Option("--format", help="mot, coco, bdd100k, nuscenes or simulated.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Folder of MOT sequences or a gt.txt; a COCO JSON; labels/box_track_20/SPLIT; v1.0-*."),
+    ] = None,
+    fps: Annotated[float | None, typer.Option(help="Annotated frames of a second (COCO; MOT without seqinfo.ini).",
+                                              min=0.01)] = None,
+    size: Annotated[str | None, typer.Option(help="WIDTHxHEIGHT of the annotated pictures (MOT without seqinfo.ini).")
+                    ] = None,
+    packets: Annotated[Path | None, typer.Option(help="Folder of the packets (default: targets/ in CORPUS).")] = None,
+    detector: Classes = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the table (default: regime/check/ in CORPUS).")] = None,
+    preset: Preset = None,
+    overrides: Set = None,
+) -> None:  # fmt: skip
+    """Does the teacher count what people marked? Native annotations serve this check and no statistic.
+
+    Clips belong to annotations by the name of the file they were cut from.
+
+    Example:  [bold]factorjepa regime check bdd --format bdd100k --labels bdd100k/labels/box_track_20/val[/bold]
+    """
+    from .. import commands
+    from ..config import resolve
+    from ..corpus.manifest import Manifest
+    from ..regime.check import check_corpus
+    from ..regime.measuring import open_measurer
+    from ..regime.readers.native import open_native
+    from ..regime.settings import Thresholds
+
+    thresholds = resolve(Thresholds, preset, overrides or [])
+    native = open_native(layout, labels, corpus, fps, _size(size))
+    measurer = open_measurer(corpus, "teacher", packets or corpus / TARGETS, thresholds, detector)
+    with counting("checking", "clip") as progress:
+        found = check_corpus(Manifest.read(corpus), measurer, native, thresholds, progress)
+    folder = found.write(out or corpus / REGIME / "check")
+    commands.record(folder)
+    console.print(_agreement_table(corpus, native.name, found))
+    without = f"; {found.unmarked} have no annotated moment" if found.unmarked else ""
+    console.print(f"{counted(len(found.clips), 'clip')} checked{without}. No statistic uses any of this.")
+    console.print(f"{folder / 'agreement.csv'}: the same for every clip", highlight=False, soft_wrap=True)
+
+
+@regime_app.command("reference")
+def reference(
+    layout: Annotated[str, typer.Argument(help="bdd100k or nuscenes.")],
+    folder: Annotated[Path, typer.Argument(help="The dataset as published: bdd100k/, or the folder of v1.0-*.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for table.csv and nuScenes' videos (default: FOLDER).")
+    ] = None,
+    camera: Annotated[str, typer.Option(help="Of nuScenes.")] = "CAM_FRONT",
+    version: Annotated[str | None, typer.Option(help="Of nuScenes' tables (default: the one there is).")] = None,
+) -> None:
+    """A published dataset as a table that `factorjepa ingest` takes. nuScenes' pictures become one video per scene.
+
+    Example:  [bold]factorjepa regime reference nuscenes nuscenes --out ns; factorjepa ingest ns/table.csv --out \
+    ns-corpus[/bold]
+    """
+    from ..regime.readers.reference import list_bdd100k, list_nuscenes
+
+    if layout == "bdd100k":
+        made = list_bdd100k(folder, out or folder)
+    elif layout == "nuscenes":
+        with counting("muxing", "scene") as progress:
+            made = list_nuscenes(folder, out or folder, camera, version, progress)
+    else:
+        from ..errors import ConfigError
+
+        raise ConfigError(f"reference {layout!r}: choose bdd100k or nuscenes")
+    for line in made.notes:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"{made.table}: {counted(made.videos, 'video')} to ingest: factorjepa ingest {made.table} --out CORPUS",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    from ..errors import ConfigError
+
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and 0 < int(side) < 100_000 for side in sides):
+        raise ConfigError(f"--size {text}: give width and height in pixels, as in 1920x1080")
+    return int(sides[0]), int(sides[1])
 
 
 def _measured(
@@ -263,6 +355,17 @@ def _domain_table(measured: RegimeTable) -> Table:
     if measured.domain:
         for name, value in sum(measured.domain[1:], measured.domain[0]).rates().items():
             table.add_row(name, _number(value))
+    return table
+
+
+def _agreement_table(corpus: Path, native: str, found: Check) -> Table:
+    table = _table(f"{corpus}: the teacher against {native}; outside every statistic")
+    table.add_column("measure")
+    for heading in ("teacher", "marked", "rank r, frames", "rank r, clips", "frames", "clips"):
+        table.add_column(heading, justify="right")
+    for row in found.pooled():
+        numbers = (row.teacher, row.native, row.rank_correlation, row.clip_correlation)
+        table.add_row(row.measure, *map(_number, numbers), str(row.frames), str(row.clips))
     return table
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import RegimeError
 from ...world.taxonomy import Superclass
 from ..scene import Scene
-from .annotated import Box, field, read_json, scene_of_boxes
+from .annotated import Box, field, frame_number, read_json, reading, scene_of_boxes
 
 FPS, WIDTH, HEIGHT = 5.0, 1280, 720
 _LAYOUT = "BDD100K tracking labels"
@@ -37,30 +37,36 @@ def read_bdd100k(folder: Path) -> dict[str, Scene]:
 
 
 def read_video(path: Path) -> Scene:
+    """Frames are counted from the video's beginning."""
     rows: list[dict[str, Any]] = read_json(path, _LAYOUT)
-    rows = sorted(rows, key=lambda row: int(field(row, "frameIndex", path, _LAYOUT)))
-    boxes: list[Box] = []
-    numbers: dict[str, int] = {}
-    for frame, row in enumerate(rows):
-        for label in row.get("labels") or []:
-            kind = str(field(label, "category", path, _LAYOUT))
-            if kind not in CLASSES or "box2d" not in label or (label.get("attributes") or {}).get("crowd"):
-                continue
-            track = numbers.setdefault(str(field(label, "id", path, _LAYOUT)), len(numbers))
-            x1, y1, x2, y2 = (float(label["box2d"][key]) for key in ("x1", "y1", "x2", "y2"))
-            boxes.append(Box(frame, track, CLASSES[kind], (x1, y1, x2, y2)))
-    first = int(rows[0]["frameIndex"]) if rows else 0
-    return scene_of_boxes(boxes, [(int(row["frameIndex"]) - first) / FPS for row in rows], WIDTH, HEIGHT)
+    with reading(path, _LAYOUT):
+        at = {frame_number(field(row, "frameIndex", path, _LAYOUT)): row for row in rows}
+        if len(at) < len(rows):
+            raise ValueError("a frame that is there twice")
+        boxes: list[Box] = []
+        numbers: dict[str, int] = {}
+        for frame, row in enumerate(at[index] for index in sorted(at)):
+            for label in row.get("labels") or []:
+                kind = str(field(label, "category", path, _LAYOUT))
+                if kind not in CLASSES or "box2d" not in label or (label.get("attributes") or {}).get("crowd"):
+                    continue
+                track = numbers.setdefault(str(field(label, "id", path, _LAYOUT)), len(numbers))
+                x1, y1, x2, y2 = (float(label["box2d"][key]) for key in ("x1", "y1", "x2", "y2"))
+                boxes.append(Box(frame, track, CLASSES[kind], (x1, y1, x2, y2)))
+        return scene_of_boxes(boxes, [index / FPS for index in sorted(at)], WIDTH, HEIGHT)
 
 
 def read_attributes(path: Path) -> dict[str, dict[str, str]]:
     """Stratum fields of every picture of an image-label file, by the name of its video."""
+    layout = "BDD100K image labels"
     found: dict[str, dict[str, str]] = {}
-    for row in read_json(path, "BDD100K image labels"):
-        told = row.get("attributes") or {}
-        found[Path(str(field(row, "name", path, "BDD100K image labels"))).stem] = {
-            ours: words.get(told[theirs], told[theirs])
-            for theirs, (ours, words) in ATTRIBUTES.items()
-            if told.get(theirs, "undefined") != "undefined"
-        }
+    rows = read_json(path, layout)
+    with reading(path, layout):
+        for row in rows:
+            told = row.get("attributes") or {}
+            found[Path(str(field(row, "name", path, layout))).stem] = {
+                ours: words.get(str(told[theirs]), str(told[theirs]))
+                for theirs, (ours, words) in ATTRIBUTES.items()
+                if told.get(theirs, "undefined") != "undefined"
+            }
     return found

@@ -1,4 +1,4 @@
-"""nuScenes tables (`v1.0-*/`): 3-D boxes of key frames, projected into the front camera as the devkit does.
+"""nuScenes tables (`v1.0-*/`): what a camera took, and the 3-D boxes of key frames projected into its pictures.
 
 A box counts if its centre lies before the camera and a part of its corners' hull lies in the picture.
 """
@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import RegimeError
 from ...world.taxonomy import Superclass
 from ..scene import Array, Scene
-from .annotated import Box, field, read_json, scene_of_boxes
+from .annotated import Box, field, read_json, reading, scene_of_boxes
 
 _LAYOUT = "a nuScenes table"
 _NEAREST = 0.1  # m before the camera; corners behind it have no place in the picture
@@ -38,6 +39,19 @@ class NuScene:
     scene: Scene
 
 
+@dataclass(frozen=True)
+class Filmed:
+    """One scene as a camera took it, key frames and sweeps."""
+
+    name: str
+    log: str
+    location: str
+    description: str
+    width: int
+    height: int
+    pictures: tuple[tuple[str, float], ...]  # file under the dataset's folder, seconds from the first
+
+
 class _Tables:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,39 +61,75 @@ class _Tables:
         """A table by token."""
         if name not in self._read:
             path = self._folder / f"{name}.json"
-            self._read[name] = {str(field(row, "token", path, _LAYOUT)): row for row in read_json(path, _LAYOUT)}
+            rows = read_json(path, _LAYOUT)
+            with reading(path, _LAYOUT):
+                self._read[name] = {str(field(row, "token", path, _LAYOUT)): row for row in rows}
         return self._read[name]
+
+    def views(self, camera: str) -> dict[str, list[dict[str, Any]]]:
+        """What the camera took, by scene, in order of time."""
+        sensors = {t for t, row in self["calibrated_sensor"].items()
+                   if self["sensor"][row["sensor_token"]]["channel"] == camera}  # fmt: skip
+        if not sensors:
+            known = sorted({str(row["channel"]) for row in self["sensor"].values()})
+            raise RegimeError(f"{self._folder}: has no {camera}; it has: {', '.join(known)}")
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in self["sample_data"].values():
+            if row["calibrated_sensor_token"] in sensors:
+                found.setdefault(self["sample"][row["sample_token"]]["scene_token"], []).append(row)
+        for rows in found.values():
+            rows.sort(key=lambda row: int(row["timestamp"]))
+        return found
+
+    def log_of(self, scene: dict[str, Any]) -> tuple[str, str]:
+        """Its log and where that was driven."""
+        log = self["log"][scene["log_token"]]
+        return str(log["logfile"]), str(log["location"])
 
 
 def read_nuscenes(folder: Path, camera: str = "CAM_FRONT") -> list[NuScene]:
-    """Every scene of a folder of tables, its key frames (2 a second) as seen by one camera."""
+    """Every scene of a folder of tables, its key frames (2 a second) as one camera sees them.
+
+    Times are from the camera's first picture of the scene, key frame or not.
+    """
     tables = _Tables(folder)
-    sensors = {t for t, row in tables["calibrated_sensor"].items()
-               if tables["sensor"][row["sensor_token"]]["channel"] == camera}  # fmt: skip
-    shown = {row["sample_token"]: row for row in tables["sample_data"].values()
-             if row["is_key_frame"] and row["calibrated_sensor_token"] in sensors}  # fmt: skip
-    annotated: dict[str, list[dict[str, Any]]] = {}
-    for row in tables["sample_annotation"].values():
-        annotated.setdefault(row["sample_token"], []).append(row)
-    numbers = {token: number for number, token in enumerate(tables["instance"])}
-    samples: dict[str, list[dict[str, Any]]] = {}
-    for row in tables["sample"].values():
-        samples.setdefault(row["scene_token"], []).append(row)
-    found = []
-    for token, about in tables["scene"].items():
-        frames = sorted((s for s in samples.get(token, []) if s["token"] in shown), key=lambda s: s["timestamp"])
-        if not frames:
-            continue
-        boxes = [
-            box for frame, sample in enumerate(frames)
-            for box in _boxes(frame, shown[sample["token"]], annotated.get(sample["token"], []), numbers, tables)
-        ]  # fmt: skip
-        view = shown[frames[0]["token"]]
-        times = [(sample["timestamp"] - frames[0]["timestamp"]) / 1e6 for sample in frames]
-        log = tables["log"][about["log_token"]]
-        scene = scene_of_boxes(boxes, times, view["width"], view["height"])
-        found.append(NuScene(about["name"], log["logfile"], log["location"], scene))
-    return found
+    with reading(folder, "the nuScenes tables"):
+        views = tables.views(camera)
+        annotated: dict[str, list[dict[str, Any]]] = {}
+        for row in tables["sample_annotation"].values():
+            annotated.setdefault(row["sample_token"], []).append(row)
+        numbers = {token: number for number, token in enumerate(tables["instance"])}
+        found = []
+        for token, about in tables["scene"].items():
+            shown = [row for row in views.get(token, []) if row["is_key_frame"]]
+            if not shown:
+                continue
+            boxes = [
+                box for frame, view in enumerate(shown)
+                for box in _boxes(frame, view, annotated.get(view["sample_token"], []), numbers, tables)
+            ]  # fmt: skip
+            times = _seconds(shown, views[token][0])
+            scene = scene_of_boxes(boxes, times, float(shown[0]["width"]), float(shown[0]["height"]))
+            found.append(NuScene(str(about["name"]), *tables.log_of(about), scene))
+        return found
+
+
+def read_filmed(folder: Path, camera: str = "CAM_FRONT") -> list[Filmed]:
+    """Every scene of a folder of tables as the list of its pictures (12 a second with sweeps)."""
+    tables = _Tables(folder)
+    with reading(folder, "the nuScenes tables"):
+        found = []
+        for token, rows in tables.views(camera).items():
+            about = tables["scene"][token]
+            pictures = zip((str(row["filename"]) for row in rows), _seconds(rows, rows[0]), strict=True)
+            size = int(rows[0]["width"]), int(rows[0]["height"])
+            told = str(about.get("description", ""))
+            found.append(Filmed(str(about["name"]), *tables.log_of(about), told, *size, tuple(pictures)))
+        return sorted(found, key=lambda one: one.name)
+
+
+def _seconds(rows: list[dict[str, Any]], first: dict[str, Any]) -> list[float]:
+    return [(int(row["timestamp"]) - int(first["timestamp"])) / 1e6 for row in rows]
 
 
 def _boxes(
@@ -128,6 +178,8 @@ def _corners(row: dict[str, Any]) -> Array:
 
 def rotation(quaternion: list[float]) -> Array:
     """[3, 3] of w, x, y, z."""
+    if not np.linalg.norm(quaternion) > 0:
+        raise ValueError(f"{quaternion} is no rotation")
     w, x, y, z = np.asarray(quaternion, np.float64) / np.linalg.norm(quaternion)
     return np.array(
         [

@@ -39,7 +39,7 @@ class Failing(Unfiltered):
     statement: ClassVar[dict[str, str]] = {"privacy": "on"}
 
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
-        return Filtered(frames, ("track broken at 2.1 s",))
+        return Filtered(frames, ("track broken at 2.1 s",), audit=b"a sheet" if audit else b"")
 
 
 class Raising(Unfiltered):

@@ -190,7 +190,11 @@ class Ray:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
         if not ray.is_initialized():
             count = None if "RAY_ADDRESS" in os.environ else self.workers or os.cpu_count() or 1
-            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            try:
+                ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            except ConnectionError as error:
+                where = os.environ.get("RAY_ADDRESS", "this machine")
+                raise ConfigError(f"no Ray cluster answers at {where} (RAY_ADDRESS): {error}") from None
         remote = ray.remote(max_retries=self.tries - 1, num_gpus=self.gpus)(work)
         waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
         try:
@@ -199,8 +203,10 @@ class Ray:
                 number = waiting.pop(done)
                 try:
                     outcome: Any = ray.get(done)
-                except ray.exceptions.WorkerCrashedError:
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
                     outcome = Lost("died in a worker of the cluster")
+                except ray.exceptions.OutOfMemoryError:
+                    outcome = Lost("was ended by the cluster: out of memory")
                 except ray.exceptions.RayTaskError as error:
                     raise error.cause from None
                 yield number, outcome

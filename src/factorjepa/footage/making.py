@@ -260,9 +260,9 @@ class _Maker:
         entry = {**entry, "size": len(data), "crc32": zlib.crc32(data)}
         source = self._job.source
         notes = {
-            "identity": self._job.identity, **entry, "city": source.city, "session": source.session,
-            "source": source.source, "source_file": source.file, "source_sha256": source.sha256,
-            "capture_mode": source.capture_mode, "transforms": self._transforms(), **source.attributes,
+            **source.attributes, "identity": self._job.identity, **entry, "city": source.city,
+            "session": source.session, "source": source.source, "source_file": source.file,
+            "source_sha256": source.sha256, "capture_mode": source.capture_mode, "transforms": self._transforms(),
         }  # fmt: skip
         write_text(self._job.out / sidecar_path(entry["path"], NOTES), json.dumps(notes, ensure_ascii=False))
         return entry

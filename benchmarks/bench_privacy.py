@@ -3,8 +3,8 @@
 Real video has no truth here. For each face detector, the boxes that the *other* detectors given are sure of stand in
 for it: a face that all of them miss is in nobody's count, and one that they imagine is in everybody's. An identifier is
 hidden if 80 % of its box is blurred. With three detectors and more, each two of them are judged together as well, by
-those that are left; all are also judged by what all of them together are sure of. Simulated heads and plates have known places (privacy_scenes.py). Some real plates were marked by
-eye (plates_by_eye.json).
+those that are left; all are also judged by what all of them together are sure of. Simulated heads and plates have known
+places (privacy_scenes.py). Some real plates were marked by eye (plates_by_eye.json).
 
     python benchmarks/bench_privacy.py --faces scrfd.onnx yunet.onnx centerface.onnx --video street.mp4
     python benchmarks/bench_privacy.py --plates plates.onnx

@@ -39,12 +39,15 @@ class Engine(Protocol):
     def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]: ...
 
 
-def engine_named(name: str, workers: int | None = None, tries: int = 2) -> Engine:
-    """`processes` (all cores unless told otherwise) or `ray` (the cluster of RAY_ADDRESS, or a local one)."""
+def engine_named(name: str, workers: int | None = None, tries: int = 2, gpus: float = 0) -> Engine:
+    """`processes` (all cores unless told otherwise) or `ray` (the cluster of RAY_ADDRESS, or a local one).
+
+    `gpus` is how many a job needs: Ray hides GPUs from tasks that ask for none.
+    """
     if name == "processes":
         return Processes(workers or os.cpu_count() or 1, tries)
     if name == "ray":
-        return Ray(workers, tries)
+        return Ray(workers, tries, gpus)
     raise ConfigError(f"there is no engine {name!r}: choose {', '.join(ENGINES)}")
 
 
@@ -177,8 +180,8 @@ class Ray:
     Paths must lead to the same files from every worker.
     """
 
-    def __init__(self, workers: int | None = None, tries: int = 2) -> None:
-        self.workers, self.tries = workers, tries
+    def __init__(self, workers: int | None = None, tries: int = 2, gpus: float = 0) -> None:
+        self.workers, self.tries, self.gpus = workers, tries, gpus
 
     def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
         try:
@@ -187,8 +190,12 @@ class Ray:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
         if not ray.is_initialized():
             count = None if "RAY_ADDRESS" in os.environ else self.workers or os.cpu_count() or 1
-            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        remote = ray.remote(max_retries=self.tries - 1)(work)
+            try:
+                ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            except ConnectionError as error:
+                where = os.environ.get("RAY_ADDRESS", "this machine")
+                raise ConfigError(f"no Ray cluster answers at {where} (RAY_ADDRESS): {error}") from None
+        remote = ray.remote(max_retries=self.tries - 1, num_gpus=self.gpus)(work)
         waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
         try:
             while waiting:
@@ -196,8 +203,10 @@ class Ray:
                 number = waiting.pop(done)
                 try:
                     outcome: Any = ray.get(done)
-                except ray.exceptions.WorkerCrashedError:
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
                     outcome = Lost("died in a worker of the cluster")
+                except ray.exceptions.OutOfMemoryError:
+                    outcome = Lost("was ended by the cluster: out of memory")
                 except ray.exceptions.RayTaskError as error:
                     raise error.cause from None
                 yield number, outcome

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from factorjepa.corpus.charts import composition_figure
+from factorjepa.corpus.composition import compose
 from factorjepa.corpus.datacard import write_datacard
-from factorjepa.corpus.inspection import privacy_table, rejected_table
+from factorjepa.corpus.inspection import describe, privacy_table, rejected_table
 from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.rejected import Rejected, amounts_rejected, read_rejected, write_rejected
 from factorjepa.errors import CorpusError
@@ -58,6 +59,14 @@ def test_a_card_counts_clips_and_is_left_alone_when_nothing_changed(tmp_path: Pa
     moment = (tmp_path / "DATACARD.md").stat().st_mtime_ns
     write_datacard(tmp_path, manifest, ["Filmed by | bicycle."], {"privacy": "on", "faces": "scrfd"}, ROWS)
     assert (tmp_path / "DATACARD.md").stat().st_mtime_ns == moment
+
+
+def test_names_from_a_users_table_are_shown_as_they_are_and_carry_no_instructions(tmp_path: Path) -> None:
+    hostile = "[/x] [red]<script>|"
+    clips = [make_clip(0, city=hostile, attributes={"weather": hostile}), make_clip(1, attributes={"weather": "rain"})]
+    assert printed(describe("x", compose(Manifest(clips)))).count(hostile) == 2
+    write_datacard(tmp_path, Manifest(clips), [], {"privacy": "on"})
+    assert "| [/x] [red]&lt;script>/ |" in (tmp_path / "DATACARD.md").read_text()
 
 
 def test_the_privacy_table_sums_what_the_filter_did() -> None:

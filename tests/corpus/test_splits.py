@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorjepa.corpus.balance import balanced_sequence
-from factorjepa.corpus.splits import Source, Split, assign_splits
+from factorjepa.corpus.splits import Source, Split, assign_splits, extend_splits
 from factorjepa.errors import CorpusError
 
 SHARES = {Split.TRAIN: 0.8, Split.VALIDATION: 0.1, Split.TEST: 0.1}
@@ -109,3 +109,41 @@ def test_a_repeated_source_is_refused() -> None:
 def test_an_unknown_audit_city_is_refused() -> None:
     with pytest.raises(CorpusError, match="audit city 'pune' has no sources; cities of the corpus: a"):
         assign_splits([Source("a/s/v0", "a", "walk")], 0, audit_cities=["pune"])
+
+
+@given(corpora(), st.integers(0, 2**31), st.data())
+def test_a_corpus_that_grew_is_within_two_sources_of_its_shares(
+    sources: list[Source], seed: int, data: st.DataObject
+) -> None:
+    """However the sources came: a first lot dealt at once, the others joining in lots of any size."""
+    coming = data.draw(st.permutations(sources))
+    first = data.draw(st.integers(0, len(coming)))
+    splits = assign_splits(coming[:first], seed)
+    while len(splits) < len(coming):
+        until = data.draw(st.integers(len(splits) + 1, len(coming)))
+        joining = coming[len(splits) : until]
+        known = {source: splits[source.source] for source in coming[: len(splits)]}
+        added = extend_splits(known, joining, seed)
+        assert added == extend_splits(known, joining[::-1], seed)
+        assert set(added) == {source.source for source in joining}
+        splits |= added
+    strata: dict[tuple[str, ...], list[Split]] = {}
+    for source in sources:
+        for key in ((), (source.city, source.capture_mode)):
+            strata.setdefault(key, []).append(splits[source.source])
+    for members in strata.values():
+        for split, share in SHARES.items():
+            assert abs(members.count(split) - share * len(members)) < 2
+
+
+def test_audit_sources_do_not_count_where_others_join() -> None:
+    audited = {Source(f"a{k}", "Agra", "walk"): Split.AUDIT for k in range(20)}
+    joining = [Source(f"p{k}", "Pune", "walk") for k in range(10)]
+    assert Counter(extend_splits(audited, joining, 0).values()) == {
+        Split.TRAIN: 8, Split.VALIDATION: 1, Split.TEST: 1,
+    }  # fmt: skip
+
+
+def test_a_source_that_is_there_already_cannot_join() -> None:
+    with pytest.raises(CorpusError, match="listed more than once"):
+        extend_splits({Source("a", "Agra", "walk"): Split.TRAIN}, [Source("a", "Agra", "walk")], 0)

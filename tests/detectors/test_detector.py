@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from factorjepa.detectors import detector as module
 from factorjepa.detectors.boxes import Detections, suppressed
 from factorjepa.detectors.detector import Detector
+from factorjepa.detectors.session import open_session
 from factorjepa.detectors.tiles import detect_tiled
 from factorjepa.errors import DetectorError
 from factorjepa.video import read_frames
@@ -49,7 +51,7 @@ def opened(
     names: str | None = None,
 ) -> tuple[Detector, Session]:
     session = Session(output, names)
-    monkeypatch.setattr(module, "open_session", lambda path: session)
+    monkeypatch.setattr(module, "open_session", lambda path, device: session)
     return Detector(Path("model.onnx"), wanted), session
 
 
@@ -160,3 +162,42 @@ def test_a_face_detector_is_refused_by_its_outputs() -> None:
         pytest.skip("the face detector is not beside this checkout")
     with pytest.raises(DetectorError, match="no detector's output known here"):
         Detector(model, ("person",))
+
+
+class FakeRuntime:
+    """onnxruntime with CUDA on board, which starts or does not."""
+
+    class SessionOptions:
+        pass
+
+    def __init__(self, starts: bool) -> None:
+        self.asked: list[str] = []
+        self._starts = starts
+
+    def get_available_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def InferenceSession(self, model: str, options: object, providers: list[str]) -> Any:
+        self.asked = providers
+        return SimpleNamespace(
+            get_providers=lambda: providers if self._starts else providers[-1:],
+            get_inputs=lambda: [SimpleNamespace(shape=[1, 3, 96, 96])],
+        )
+
+
+@pytest.mark.parametrize(("device", "first"), [("cuda", "CUDAExecutionProvider"), ("cpu", "CPUExecutionProvider")])
+def test_a_session_is_opened_on_the_device_that_is_meant(
+    device: Any, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = FakeRuntime(starts=True)
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)  # type: ignore[arg-type]
+    (tmp_path / "model.onnx").touch()
+    open_session(tmp_path / "model.onnx", device)
+    assert runtime.asked[0] == first
+
+
+def test_cuda_that_does_not_start_is_not_replaced_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", FakeRuntime(starts=False))  # type: ignore[arg-type]
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(DetectorError, match="cannot start it"):
+        open_session(tmp_path / "model.onnx", "cuda")

@@ -47,7 +47,7 @@ class Session:
 
 def opened(monkeypatch: pytest.MonkeyPatch, outputs: Outputs, **shape: Any) -> tuple[Detector, Session]:
     session = Session(outputs, **shape)
-    monkeypatch.setattr(module, "open_session", lambda path: session)
+    monkeypatch.setattr(module, "open_session", lambda path, device: session)
     return Detector(Path("model.onnx"), None, ANY), session
 
 
@@ -141,7 +141,7 @@ def test_numbers_that_are_not_finite_are_an_error_and_not_no_face(
 
 def test_a_model_of_any_size_sees_the_picture_as_large_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(scrfd(), size="S")
-    monkeypatch.setattr(module, "open_session", lambda path: session)
+    monkeypatch.setattr(module, "open_session", lambda path, device: session)
     monkeypatch.setattr(module, "_DEFAULT_SIDE", 192)  # the empty picture is half of it, 96 as the outputs say
     detector = Detector(Path("model.onnx"), None, ANY, side=1280, enlarged=1.0)
     assert detector.input_size(450, 800) == (480, 800)

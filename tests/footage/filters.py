@@ -1,4 +1,4 @@
-"""Privacy filters that do something a test can see. Loaded in worker processes: nothing heavy is imported here."""
+"""Privacy filters, and work, that do something a test can see. Loaded in worker processes: nothing heavy here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+from factorjepa.errors import StorageError
 from factorjepa.footage.privacy import Filtered
 from factorjepa.video import Frames
 
@@ -39,7 +40,7 @@ class Failing(Unfiltered):
     statement: ClassVar[dict[str, str]] = {"privacy": "on"}
 
     def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
-        return Filtered(frames, ("track broken at 2.1 s",))
+        return Filtered(frames, ("track broken at 2.1 s",), audit=b"a sheet" if audit else b"")
 
 
 class Raising(Unfiltered):
@@ -87,3 +88,10 @@ class Mortal(Unfiltered):
             self._died.touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGKILL)
         return Filtered(frames)
+
+
+def refuses(job: int) -> int:
+    """Work of an engine that fails with an error of ours."""
+    if job == 1:
+        raise StorageError("the disk is full")
+    return job

@@ -7,36 +7,35 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
+from factorjepa.cli import app
 from factorjepa.config import resolve
 from factorjepa.engines import Engine, Here, engine_named
 from factorjepa.errors import StorageError
 from factorjepa.footage.ingest import ingest
-from factorjepa.footage.listing import list_sources
-from factorjepa.teacher.making import make_packets
-from factorjepa.teacher.settings import TeacherSettings
+from factorjepa.footage.listing import Listed, list_sources
+from factorjepa.training.engine import Engine as Trainer
+from factorjepa.training.settings import TrainSettings
+from factorjepa.training.trunk_filling import fill_trunk
 
-from .filters import Mortal
+from .filters import Mortal, refuses
 from .videos import SETTINGS, encode, seconds, street
 
 ray = pytest.importorskip("ray", reason="the extra `cluster` (ray) is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # ray's own
 
 
-def refuses(job: int) -> int:
-    if job == 1:
-        raise StorageError("the disk is full")
-    return job
-
-
 @pytest.fixture(scope="module")
 def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("footage")
     for number in range(4):
-        encode(folder / "Pune" / "walk" / f"{number}.mp4", street(number, seconds(14)))
+        encode(folder / "Pune" / "walk" / f"{number}.mp4", street(number, seconds(7 if number else 14)))
     return folder
 
 
@@ -57,17 +56,28 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="module")
+def listed(footage: Path) -> list[Listed]:
+    splits = ("train", "train", "train", "validation")
+    return [replace(one, split=split) for one, split in zip(list_sources([footage]), splits, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def here(listed: list[Listed], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus as this process makes it, with nobody killed."""
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "died").touch()
+    ingest(folder / "corpus", listed, SETTINGS, functools.partial(Mortal, folder), Here())
+    return folder / "corpus"
+
+
 def test_two_workers_of_a_cluster_make_the_same_corpus_although_one_is_killed(
-    footage: Path, tmp_path: Path, cluster: Engine
+    listed: list[Listed], here: Path, tmp_path: Path, cluster: Engine
 ) -> None:
-    found = list_sources([footage])
-    (tmp_path / "died").touch()  # nobody is killed here
-    ingest(tmp_path / "here", found, SETTINGS, functools.partial(Mortal, tmp_path), Here())
-    (tmp_path / "died").unlink()
-    made = ingest(tmp_path / "there", found, SETTINGS, functools.partial(Mortal, tmp_path), cluster)
+    made = ingest(tmp_path / "there", listed, SETTINGS, functools.partial(Mortal, tmp_path), cluster)
     assert (tmp_path / "died").exists()  # a worker was
-    assert len(made.manifest) == 8
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert len(made.manifest) == 5
+    assert contents(tmp_path / "there") == contents(here)
 
 
 def test_an_error_on_the_cluster_ends_the_run_as_itself(cluster: Engine) -> None:
@@ -75,12 +85,39 @@ def test_an_error_on_the_cluster_ends_the_run_as_itself(cluster: Engine) -> None
         list(cluster.run(refuses, range(3)))
 
 
-def test_packets_made_on_the_cluster_are_the_same_bytes(footage: Path, tmp_path: Path, cluster: Engine) -> None:
-    found = list_sources([footage])
-    (tmp_path / "died").touch()
-    ingest(tmp_path / "data", found[:1], SETTINGS, functools.partial(Mortal, tmp_path), Here())
-    settings = resolve(TeacherSettings, None, ["size=64", "targets.grid=8"])
-    make_packets(tmp_path / "data", tmp_path / "here", settings, workers=1)
-    make_packets(tmp_path / "data", tmp_path / "there", settings, engine=cluster)
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    assert len(contents(tmp_path / "there")) > 1
+def command(*words: object) -> str:
+    """A verb in this process, which is connected to the cluster."""
+    done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+TARGETS = ("size=64", "targets.grid=8")
+
+
+@pytest.fixture(scope="module")
+def packets(here: Path) -> Path:
+    """Made by this machine alone."""
+    command("targets", here, *TARGETS, "--workers", 1)
+    return here / "targets"
+
+
+def test_packets_made_on_the_cluster_are_the_same_bytes(
+    here: Path, packets: Path, tmp_path: Path, cluster: Engine
+) -> None:
+    command("targets", here, *TARGETS, "--out", tmp_path, "--engine", "ray", "--workers", 2)
+    assert contents(tmp_path) == contents(packets)
+    assert len(contents(tmp_path)) > 1
+
+
+def test_trunk_records_made_on_the_cluster_are_the_same_bytes(
+    here: Path, packets: Path, tmp_path: Path, cluster: Engine
+) -> None:
+    words = ("--method", "factorjepa_raw", "--device", "cpu", "size=32", "batch=2", "dictionary_clips=2")
+    trunk = tmp_path / "here"
+    changes = {"method": "factorjepa_raw", "size": 32, "batch": 2, "dictionary_clips": 2, "trunk_cache": str(trunk)}
+    fill_trunk(Trainer(resolve(TrainSettings, "nano", data=str(here), **changes), torch.device("cpu")), Here())
+    said = command("trunk", here, *words, "--out", tmp_path / "there", "--engine", "ray", "--workers", 2)
+    assert "5 clips in" in said
+    assert contents(tmp_path / "there") == contents(trunk)
+    assert len(contents(trunk)) > 1

@@ -359,17 +359,10 @@ class TestCommand:
 
 
 class TestRefusals:
-    def test_other_settings_or_other_sources_in_the_same_folder(
-        self, made: Path, footage: Path, tmp_path: Path
-    ) -> None:
+    def test_other_settings_in_the_same_folder(self, made: Path, footage: Path) -> None:
         other = SETTINGS.model_copy(update={"clips": SETTINGS.clips.model_copy(update={"seconds": 8.0})})
         with pytest.raises(CorpusError, match=r"other settings \(clips"):
             run(footage, made, other)
-        more = tmp_path / "more"
-        shutil.copytree(footage, more)
-        encode(more / "Pune" / "drive" / "s01" / "new.mp4", street(99, seconds(7)))
-        with pytest.raises(CorpusError, match="other sources"):
-            run(more, made)
 
     def test_a_folder_of_somebody_else(self, footage: Path, tmp_path: Path) -> None:
         (tmp_path / "thesis.txt").write_text("years of work")

@@ -120,7 +120,13 @@ class TestTables:
                      "line 5: there is no file", "line 6: has more fields"):  # fmt: skip
             assert part in text
 
-    @pytest.mark.parametrize("head", ["file,city", "file,city,session,capture_mode,t_start"])
+    @pytest.mark.parametrize(
+        "head",
+        [
+            "file,city",
+            *(f"file,city,session,capture_mode,{name}" for name in ("t_start", "Sharpness", "privacy_faces")),
+        ],
+    )
     def test_columns_that_are_missing_or_ours(self, tmp_path: Path, head: str) -> None:
         touch(tmp_path / "a.mp4")
         with pytest.raises(CorpusError, match="column"):

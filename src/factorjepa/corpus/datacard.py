@@ -86,4 +86,9 @@ def _bullets(lines: Sequence[str]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Names come from users' tables: nothing in them may end the cell or be taken for HTML."""
+    return text.replace("|", "/").replace("<", "&lt;")

@@ -1,4 +1,7 @@
-"""`inspect`: what a corpus consists of and how dense it is, as tables for the terminal."""
+"""`inspect`: what a corpus consists of and how dense it is, as tables for the terminal.
+
+Names and values from a corpus are `Text`: square brackets in them are theirs, not instructions to the terminal.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: M
     table.add_column("")
     table.add_column("", overflow="fold")
     for name, value in statement.items():
-        table.add_row(name, value)
+        table.add_row(Text(name), Text(value))
     counts: dict[str, list[int]] = {}
     for clip in manifest:
         for name, count in clip.attributes.items():
@@ -75,7 +78,7 @@ def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: M
                 counts.setdefault(name.removeprefix(_COUNTED), []).append(count)
     for name, values in sorted(counts.items()):
         somewhere = counted(sum(value > 0 for value in values), "clip")
-        table.add_row(name.replace("_", " "), f"{sum(values):,} in {somewhere}")
+        table.add_row(Text(name.replace("_", " ")), f"{sum(values):,} in {somewhere}")
     excluded = sum(row.stage == "privacy" for row in rejected)
     table.add_row("excluded by checks", counted(excluded, "clip"))
     return table
@@ -120,7 +123,7 @@ def _cities(composition: Composition) -> Table:
         total = cross.row_total(row)
         bar = "█" * round(20 * total / widest)
         table.add_row(
-            row, *(str(cross.counts[row, mode]) for mode in cross.columns), str(total), Text(bar, style="cyan")
+            Text(row), *(str(cross.counts[row, mode]) for mode in cross.columns), str(total), Text(bar, style="cyan")
         )
     return table
 
@@ -130,7 +133,8 @@ def _tags(tags: Mapping[str, Mapping[str, int]]) -> Table:
     table.add_column("attribute")
     table.add_column("values")
     for name, values in tags.items():
-        table.add_row(name.replace("_", " "), ", ".join(f"{value} {count}" for value, count in values.items()))
+        words = ", ".join(f"{value} {count}" for value, count in values.items())
+        table.add_row(Text(name.replace("_", " ")), Text(words))
     return table
 
 

@@ -93,6 +93,15 @@ class _Memory:
         return _Decoded(torch.stack(frames), list(there), torch.stack(times), decoded.failures)
 
 
+def read_window(
+    clips: ClipSet, clip: Clip, spec: WindowSpec, replication: int
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """The window of one clip as the network sees it: frames `uint8 [T, H, W, 3]` and their times `[T]`."""
+    times = window_times(clip, spec, replication)
+    frames = read_frames(clips.video(clip), times, f"clip {clip.clip_id!r} ({clip.path})")
+    return resize_to_cover(frames, spec.size, spec.size), times
+
+
 class _Windows(Dataset[_Decoded]):
     """Decodes one batch, given by the positions of its clips."""
 
@@ -109,11 +118,7 @@ class _Windows(Dataset[_Decoded]):
             clip = self.clips[index]
             row = len(decoded)
             try:
-                times[row] = window_times(clip, spec, self.replication)
-                name = f"clip {clip.clip_id!r} ({clip.path})"
-                frames[row] = resize_to_cover(
-                    read_frames(self.clips.video(clip), times[row], name), spec.size, spec.size
-                )
+                frames[row], times[row] = read_window(self.clips, clip, spec, self.replication)
             except FactorJEPAError as error:
                 text = str(error)
                 failures[index] = text if text.startswith("clip ") else f"clip {clip.clip_id!r}: {text}"

@@ -34,14 +34,21 @@ _NOTES = (
 
 
 @dataclass(frozen=True)
-class _Member:
+class Member:
+    """A file on its way into a shard."""
+
     name: str
     file: Path
     size: int
     modified: int
 
+    @classmethod
+    def of(cls, name: str, file: Path) -> Member:
+        state = file.stat()
+        return cls(name, file, state.st_size, state.st_mtime_ns)
 
-_Shard = list[list[_Member]]  # the members of one shard, clip by clip
+
+Shard = list[list[Member]]  # the members of one shard, clip by clip
 
 
 def pack(
@@ -61,7 +68,7 @@ def pack(
         raise CorpusError(f"{folder}: is packed already; name a corpus whose clips are plain files")
     manifest = Manifest.read(folder)
     packed = Manifest(replace(clip, path=f"{member_key(clip.path)}{Path(clip.path).suffix}") for clip in manifest)
-    shards = list(_fill(_members(folder, manifest, packed), shard_bytes))
+    shards = list(fill(_members(folder, manifest, packed), shard_bytes))
     with only_writer(out, "packing"):
         _claim(out, folder, shards, shard_bytes)
         remove_partials(out)
@@ -69,7 +76,7 @@ def pack(
         for number, shard in enumerate(shards):
             path = out / shard_name(number)
             if not path.exists():
-                _write_shard(path, shard)
+                write_shard(path, shard)
             index_of(path)
             done += len(shard)
             if progress is not None:
@@ -81,7 +88,7 @@ def pack(
     return packed
 
 
-def _members(folder: Path, manifest: Manifest, packed: Manifest) -> list[list[_Member]]:
+def _members(folder: Path, manifest: Manifest, packed: Manifest) -> list[list[Member]]:
     """For every clip its files under the names they get in the archive: the video first, then what belongs to it."""
     missing: list[Clip] = []
     clips = []
@@ -92,8 +99,7 @@ def _members(folder: Path, manifest: Manifest, packed: Manifest) -> list[list[_M
         for path, name in names.items():
             file = inside(folder, path)
             with contextlib.suppress(FileNotFoundError):
-                state = file.stat()
-                members.append(_Member(name, file, state.st_size, state.st_mtime_ns))
+                members.append(Member.of(name, file))
         if not members or members[0].name != renamed.path:
             missing.append(clip)
         clips.append(members)
@@ -105,9 +111,9 @@ def _members(folder: Path, manifest: Manifest, packed: Manifest) -> list[list[_M
     return clips
 
 
-def _fill(clips: list[list[_Member]], shard_bytes: int) -> Iterator[_Shard]:
+def fill(clips: list[list[Member]], shard_bytes: int) -> Iterator[Shard]:
     """Close a shard before the clip that would make it too large; a clip is never divided."""
-    shard: _Shard = []
+    shard: Shard = []
     filled = 0
     for members in clips:
         size = sum(member.size for member in members)
@@ -120,7 +126,7 @@ def _fill(clips: list[list[_Member]], shard_bytes: int) -> Iterator[_Shard]:
         yield shard
 
 
-def _claim(out: Path, folder: Path, shards: list[_Shard], shard_bytes: int) -> None:
+def _claim(out: Path, folder: Path, shards: list[Shard], shard_bytes: int) -> None:
     """Record the plan in an empty `out`, or make sure that `out` holds a part of this very plan."""
     plan = hashlib.blake2b(digest_size=16)
     plan.update((folder / MANIFEST).read_bytes())
@@ -142,7 +148,7 @@ def _claim(out: Path, folder: Path, shards: list[_Shard], shard_bytes: int) -> N
         write_text(path, text)
 
 
-def _write_shard(path: Path, shard: _Shard) -> None:
+def write_shard(path: Path, shard: Shard) -> None:
     with atomic_path(path) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
         for members in shard:
             for member in members:

@@ -8,7 +8,7 @@ each stratum and each city, being a stretch of the line, within two. Audit citie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -26,6 +26,9 @@ class Split(StrEnum):
     VALIDATION = "validation"  # model selection and thresholds
     TEST = "test"  # headline figures only
     AUDIT = "audit"  # cities never seen in the other three; carries ground truth
+
+
+_DEALT = (Split.TRAIN, Split.VALIDATION, Split.TEST)
 
 
 @dataclass(frozen=True, order=True)
@@ -60,8 +63,39 @@ def assign_splits(
     )
     dealt = balanced_sequence(weights)
     for source in line:
-        splits[source.source] = (Split.TRAIN, Split.VALIDATION, Split.TEST)[next(dealt)]
+        splits[source.source] = _DEALT[next(dealt)]
     return dict(sorted(splits.items()))
+
+
+def extend_splits(
+    known: Mapping[Source, Split],
+    sources: Sequence[Source],
+    seed: int,
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+) -> dict[str, Split]:
+    """Source id -> split of `sources` that join those of `known`, none of which moves.
+
+    One after the other, in an order drawn from the seed, each goes to the split that its stratum and the whole corpus
+    together are most short of. Audit sources count for nothing here.
+    """
+    weights = _whole_weights(fractions)
+    _check([*known, *sources], ())
+    counts = Counter((scope, split) for source, split in known.items() for scope in _scopes(source))
+    splits: dict[str, Split] = {}
+    for source in sorted(sources, key=lambda source: seed_of(seed, "splits", "joining", source.source)):
+        scopes = _scopes(source)
+        sizes = {scope: 1 + sum(counts[scope, split] for split in _DEALT) for scope in scopes}
+        short = [
+            sum(weight * sizes[scope] - sum(weights) * counts[scope, split] for scope in scopes)
+            for split, weight in zip(_DEALT, weights, strict=True)
+        ]
+        splits[source.source] = chosen = _DEALT[short.index(max(short))]
+        counts.update((scope, chosen) for scope in scopes)
+    return dict(sorted(splits.items()))
+
+
+def _scopes(source: Source) -> tuple[tuple[str, ...], ...]:
+    return (), (source.city, source.capture_mode)
 
 
 def _check(sources: Sequence[Source], audit_cities: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from ..words import nearest
 from .boxes import Detections, suppressed
 from .identifiers import IDENTIFIERS
 from .layouts import STRIDES, Layout, Outputs, Size, cells
-from .session import open_session
+from .session import Device, open_session
 from .yolo import YOLO
 
 COCO = (
@@ -53,9 +53,10 @@ class Detector:
         side: int = _DEFAULT_SIDE,
         enlarged: float = math.inf,
         floor: float = _WORTH_A_LOOK,
+        device: Device = "cpu",
     ) -> None:
         self.path, self._side, self._enlarged, self._floor = path, side, enlarged, floor
-        self._session = open_session(path)
+        self._session = open_session(path, device)
         given = self._session.get_inputs()
         shape = list(given[0].shape)
         if len(given) != 1 or len(shape) != 4 or shape[1] != 3:

@@ -1,8 +1,8 @@
 """Source videos to a corpus: plan, make every source, drop repeated footage, write the tables.
 
 Everything that determines the corpus lies beside it (`ingest.yaml`, `sources.json`). Run the same command again after
-an interruption and it goes on where it stopped; run it again after it has finished and nothing changes. The manifest
-is written last.
+an interruption and it goes on where it stopped; run it again after it has finished and nothing changes; run it with
+more sources and they are added, the others staying as they are. The manifest is written last.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from ..errors import CorpusError
 from ..storage import only_writer, remove_partials, write_text
 from .duplicates import Catalogue
 from .listing import Listed, refuse_unknown
-from .making import NOTES, Build, SourceJob, make_source, read_record, record_path
+from .making import Build, SourceJob, make_source, read_record, record_path
 from .planning import Plan, PlannedSource, examine_files, plan_sources
 from .settings import IngestSettings
+from .sharding import NOTES, discard_unreadable, lay_into_shards
 from .statement import PLAN, IngestPlan
 
 SOURCES = "sources.json"
@@ -50,6 +51,7 @@ class Ingested:
     manifest: Manifest
     rejected: list[Rejected]
     repaired: list[str] = field(default_factory=list)
+    added: int = 0  # sources that joined a corpus begun earlier
     seconds: float = 0.0  # of footage decoded in this run
     spent: dict[str, float] = field(default_factory=dict)  # seconds of work by stage, in this run
 
@@ -72,17 +74,21 @@ def ingest(
     refuse_unknown(found)
     _refuse_foreign(out)
     statement = build().statement
+    blurs = not statement["privacy"].startswith("off")  # else there is nothing to show on a contact sheet
     with only_writer(out, "ingesting"):
         _claim(out, IngestPlan(settings=settings, privacy=statement))
         remove_partials(out)
         with counting("examine", "file") as progress:
             examined = examine_files(out, found, settings.limits, engine, progress)
-        plan = plan_sources(found, examined, settings.splits)
-        _claim_sources(out, plan)
+        begun = Plan.read(out / SOURCES)
+        plan = plan_sources(found, examined, settings.splits, begun)
+        if not begun.sources or plan.to_json() != (out / SOURCES).read_text(encoding="utf-8"):
+            write_text(out / SOURCES, plan.to_json())
+        unreadable = discard_unreadable(out)
         paths = {one.file: one.path for one in found}
         threads = max(1, (os.cpu_count() or 1) // max(1, len(plan.sources)))
         jobs = [
-            SourceJob(out, paths[source.file], source, settings, build, statement, audit, threads)
+            SourceJob(out, paths[source.file], source, settings, build, statement, audit and blurs, threads)
             for source in sorted(
                 plan.sources, key=lambda source: -source.seconds
             )  # the longest first: none is waited for
@@ -90,6 +96,8 @@ def ingest(
         with counting("ingest", "source") as progress:
             result = _make(out, jobs, engine, progress)
         result.rejected += plan.refused
+        result.repaired = unreadable + result.repaired
+        result.added = len(plan.sources) - len(begun.sources) if begun.sources else 0
         return _assemble(out, plan, settings, statement, result)
 
 
@@ -101,6 +109,7 @@ def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progre
             why = f"the process that decoded it {made.why}"
             result.rejected.append(Rejected(source.file, "reading", "unreadable", why, source.source))
             shutil.rmtree(out / "clips" / source.source, ignore_errors=True)
+            record_path(out, source.source).unlink(missing_ok=True)
         else:
             result.repaired += made.repaired
             result.seconds += made.seconds
@@ -111,8 +120,12 @@ def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progre
 
 
 def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[str, str], result: Ingested) -> Ingested:
-    """The tables of the corpus from the records of its sources, in the order of their names."""
+    """The tables of the corpus, and its shards, from the records of its sources.
+
+    Of clips that show the same, the first is kept: in the order in which sources came, so that none is lost again.
+    """
     rows: list[Clip] = []
+    kept: list[dict[str, Any]] = []
     catalogue = Catalogue()
     for source in plan.sources:
         record = read_record(out, source.source)
@@ -123,13 +136,18 @@ def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[s
             film = base64.b64decode(clip["signature"])
             match = catalogue.nearest(film)
             if match is not None and match.similarity > settings.quality.max_similarity:
-                detail = f"shows what {match.name} shows (similarity {match.similarity:.2f})"
+                _drop(out, source, record, clip, match.name, f"{match.similarity:.2f}")
+            if "duplicate_of" in clip:  # also if that clip's source cannot be read any more: this one's file is gone
+                detail = f"shows what {clip['duplicate_of']} shows (similarity {clip['similarity']})"
                 where = {key: clip[key] for key in ("clip_id", "shot", "t_start", "t_end")}
                 result.rejected.append(Rejected(source.file, "quality", "duplicate", detail, source.source, **where))
-                _drop(out, source, record, clip, match.name)
             else:
                 catalogue.add(clip["clip_id"], film)
+                kept.append(clip)
                 rows.append(_row(source, record, clip, settings, statement))
+    if settings.store.kind == "shards":
+        lay_into_shards(out, kept, settings.store.shard_mb * 1_000_000)
+    rows.sort(key=lambda row: row.source)
     result.rejected.sort(key=lambda one: (one.file, one.t_start or 0.0, one.stage, one.reason))
     result.manifest = Manifest(rows)
     write_rejected(out, result.rejected)
@@ -138,10 +156,12 @@ def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[s
     return result
 
 
-def _drop(out: Path, source: PlannedSource, record: dict[str, Any], clip: dict[str, Any], repeats: str) -> None:
+def _drop(
+    out: Path, source: PlannedSource, record: dict[str, Any], clip: dict[str, Any], repeats: str, similarity: str
+) -> None:
     """Remove a clip that repeats another; its record says so first, so that nobody takes the file for lost."""
     if clip.get("duplicate_of") != repeats:
-        clip["duplicate_of"] = repeats
+        clip |= {"duplicate_of": repeats, "similarity": similarity}
         write_text(record_path(out, source.source), json.dumps(record, ensure_ascii=False))
     for path in (clip["path"], sidecar_path(clip["path"], NOTES)):
         with contextlib.suppress(FileNotFoundError):
@@ -218,21 +238,16 @@ def _claim(out: Path, plan: IngestPlan) -> None:
         write_text(path, dump(plan))
         return
     there = resolve(IngestPlan, path)
-    mine, theirs = (one.settings.deciding() | {"privacy": one.privacy, "version": one.version} for one in (plan, there))
-    if differing := [name for name in mine if mine[name] != theirs[name]]:
+    mine, theirs = (_identity(one) for one in (plan, there))
+    if differing := [name for name in mine | theirs if mine.get(name) != theirs.get(name)]:
         raise CorpusError(
             f"{out}: was begun with other settings ({', '.join(differing)}; see {PLAN}); choose an empty folder, or "
             "repeat its settings to finish it"
         )
 
 
-def _claim_sources(out: Path, plan: Plan) -> None:
-    path = out / SOURCES
-    text = plan.to_json()
-    if not path.exists():
-        write_text(path, text)
-    elif path.read_text(encoding="utf-8") != text:
-        raise CorpusError(
-            f"{out}: was begun with other sources, or with other words about them (see {SOURCES}). Splits and "
-            "duplicates depend on all of them: choose an empty folder, or give the same ones to finish it"
-        )
+def _identity(plan: IngestPlan) -> dict[str, Any]:
+    """Everything in which two runs of one corpus must agree, by name."""
+    settings = plan.settings
+    privacy = {name if name == "privacy" else f"privacy: {name}": value for name, value in plan.privacy.items()}
+    return settings.deciding() | privacy | {"store": settings.store.model_dump(), "version": plan.version}

@@ -21,9 +21,11 @@ from ..corpus.splits import Split
 from ..errors import CorpusError, StorageError
 from ..storage import inside, write_text
 from ..words import counted
+from .measuring import Measures
 
 COLUMNS = ("file", "city", "session", "capture_mode")
 OPTIONAL = ("split", "scene_type", "illumination", "weather", "road_context")
+FILLED = {"privacy", "source_file", "source_sha256", "transforms", *Measures.__dataclass_fields__}  # besides a Clip's
 _MODES = {
     "drive": "drive", "driving": "drive", "dashcam": "drive", "walk": "walk", "walking": "walk",
     "aerial": "aerial", "drone": "aerial", "drive-through": "drive", "walk-through": "walk",
@@ -95,11 +97,11 @@ def read_table(path: Path) -> list[Listed]:
         raise CorpusError(f"{path}: cannot be read as CSV in UTF-8 ({error})") from None
     names = {name: _column(name) for name in (rows[0] if rows else {}) if name is not None}
     problems = [f"column {name!r} is missing" for name in COLUMNS if rows and name not in names.values()]
-    fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"}
+    fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"} | FILLED
     problems += [
         f"column {name!r} has the name of a column that ingest fills; rename it"
         for name in names.values()
-        if name in fixed
+        if name in fixed or name.startswith("privacy_")
     ]
     found, usable = [], not problems
     for number, row in enumerate(rows, start=2):

@@ -1,7 +1,8 @@
 """One source video to clips on disk: decoded once, cut, judged, filtered for privacy, encoded.
 
 A source's record is written last and holds size and checksum of its clips: a source that agrees with its record is
-complete. A source that was interrupted is decoded again, but clips that are whole are kept as they are.
+complete. A source that was interrupted is decoded again, but clips that are whole are kept as they are. So it is where
+contact sheets are asked for later: the filter looks again, and only the sheet is written.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from .measuring import faults, measure
 from .planning import PlannedSource
 from .privacy.interface import Filtered, PrivacyFilter
 from .settings import IngestSettings
+from .sharding import NOTES, damage_of, held
 from .shots import ShotDetector
 
-RECORDS, AUDIT, NOTES = "records", "audit", ".json"
+RECORDS, AUDIT = "records", "audit"
 Build = Callable[[], PrivacyFilter]  # makes the filter in the process that uses it
 _builds: dict[str, PrivacyFilter] = {}  # of this process: a filter holds networks
 
@@ -73,19 +75,31 @@ class Made:
 
 def make_source(job: SourceJob) -> Made:
     """Make what is missing of one source."""
+    made, repeats = Made(), {}
     record = read_record(job.out, job.source.source)
     if record is not None and record["identity"] == job.identity:
-        damage = [what for clip in record["clips"] if "duplicate_of" not in clip and (what := damage_of(job.out, clip))]
-        if not damage:
-            return Made(clips=len(record["clips"]))
-        made = Made(repaired=damage)
-    else:
-        made = Made()
+        repeats = {clip["clip_id"]: clip for clip in record["clips"] if "duplicate_of" in clip}
+        kept = [clip for clip in record["clips"] if "duplicate_of" not in clip]
+        made.repaired = [what for clip in kept if (what := damage_of(job.out, clip))]
+        if not made.repaired and not (job.audit and _lacks_sheets(job.out, kept, record["rejected"])):
+            made.clips = len(record["clips"])
+            return made
     with limited(job.settings.limits):
-        record = _Maker(job, made).make()
+        record = _Maker(job, made, _filter_of(job), repeats).make()
         made.clips = len(record["clips"])
         write_text(record_path(job.out, job.source.source), json.dumps(record, ensure_ascii=False))
     return made
+
+
+def _lacks_sheets(out: Path, kept: list[dict[str, Any]], rejected: list[dict[str, Any]]) -> bool:
+    """Whether a clip that the filter has looked at, kept or not, has no contact sheet."""
+    seen = [*kept, *(one for one in rejected if one["stage"] == "privacy")]
+    return any(not sheet_path(out, one["clip_id"]).exists() for one in seen)
+
+
+def sheet_path(out: Path, clip_id: str) -> Path:
+    source, _, place = clip_id.rpartition("#")
+    return out / AUDIT / source / f"{place.replace('.', '-')}.png"
 
 
 def record_path(out: Path, source: str) -> Path:
@@ -101,21 +115,12 @@ def read_record(out: Path, source: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and {"identity", "clips", "rejected"} <= found.keys() else None
 
 
-def damage_of(out: Path, clip: dict[str, Any]) -> str:
-    """How a clip's video differs from what was written: nothing, or in words."""
-    file = out / clip["path"]
-    if not file.is_file():
-        return f"{file}: was missing"
-    if (found := file.stat().st_size) != clip["size"]:
-        return f"{file}: had {found} of {clip['size']} bytes"
-    return "" if zlib.crc32(file.read_bytes()) == clip["crc32"] else f"{file}: its bytes had changed"
-
-
 class _Maker:
-    """The way of one source through the stages."""
+    """The way of one source through the stages. `repeats` are clips of it that are known to repeat others."""
 
-    def __init__(self, job: SourceJob, made: Made) -> None:
+    def __init__(self, job: SourceJob, made: Made, privacy: PrivacyFilter, repeats: dict[str, dict[str, Any]]) -> None:
         self._job, self._made, self._settings = job, made, job.settings
+        self._privacy, self._repeats = privacy, repeats
         self._video = SourceVideo(job.path, job.source.file, job.threads)
         self._clips: list[dict[str, Any]] = []
         self._rejected: list[Rejected] = []
@@ -198,7 +203,9 @@ class _Maker:
             return
         clip_id = f"{self._job.source.source}#{span.shot}.{span.clip}"
         path = f"clips/{self._job.source.source}/{span.shot}-{span.clip}.mp4"
-        if (there := self._whole(path, place)) is not None:
+        there = self._repeats.get(clip_id) or self._whole(path, place)
+        shown = not self._job.audit or clip_id in self._repeats or sheet_path(self._job.out, clip_id).exists()
+        if there is not None and shown:
             self._clips.append(there)
             return
         frames = np.stack([one.picture for one in span.frames])
@@ -215,11 +222,11 @@ class _Maker:
             filtered = self._filtered(frames)
             still_alive(self._settings.limits.patience)
         if self._job.audit and filtered.audit:
-            sheet, page = (
-                self._job.out / AUDIT / f"{self._job.source.source}/{span.shot}-{span.clip}.png",
-                filtered.audit,
-            )
-            write_atomic(sheet, lambda temporary: temporary.write_bytes(page))
+            page = filtered.audit
+            write_atomic(sheet_path(self._job.out, clip_id), lambda temporary: temporary.write_bytes(page))
+        if there is not None:
+            self._clips.append(there)
+            return
         if filtered.failures:
             self._reject("privacy", "failed checks", "; ".join(filtered.failures), clip_id=clip_id, **place)
             return
@@ -236,7 +243,7 @@ class _Maker:
     def _filtered(self, frames: Frames) -> Filtered:
         """Fail-closed: a filter that raises, or hands back something else than it was given, excludes the clip."""
         try:
-            filtered = _filter_of(self._job)(frames, self._settings.clips.fps, audit=self._job.audit)
+            filtered = self._privacy(frames, self._settings.clips.fps, audit=self._job.audit)
         except StorageError:
             raise
         except Exception as error:
@@ -253,9 +260,9 @@ class _Maker:
         entry = {**entry, "size": len(data), "crc32": zlib.crc32(data)}
         source = self._job.source
         notes = {
-            "identity": self._job.identity, **entry, "city": source.city, "session": source.session,
-            "source": source.source, "source_file": source.file, "source_sha256": source.sha256,
-            "capture_mode": source.capture_mode, "transforms": self._transforms(), **source.attributes,
+            **source.attributes, "identity": self._job.identity, **entry, "city": source.city,
+            "session": source.session, "source": source.source, "source_file": source.file,
+            "source_sha256": source.sha256, "capture_mode": source.capture_mode, "transforms": self._transforms(),
         }  # fmt: skip
         write_text(self._job.out / sidecar_path(entry["path"], NOTES), json.dumps(notes, ensure_ascii=False))
         return entry
@@ -263,7 +270,7 @@ class _Maker:
     def _whole(self, path: str, place: dict[str, Any]) -> dict[str, Any] | None:
         """The entry of a clip that an interrupted run has finished."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            notes = json.loads((self._job.out / sidecar_path(path, NOTES)).read_text(encoding="utf-8"))
+            notes = json.loads(held(self._job.out, sidecar_path(path, NOTES)) or b"")
             same = notes["identity"] == self._job.identity and all(notes[key] == value for key, value in place.items())
             if same and not damage_of(self._job.out, notes):
                 return {key: notes[key] for key in _ENTRY}

@@ -1,6 +1,7 @@
 """Before anything is cut: every file is examined, every readable one becomes a source with an id and a split.
 
 Splits are dealt to sources (or sessions) that can be read, so that a broken file does not cost a split its only source.
+A corpus may grow: what was planned before stays as it is, and what is new comes after it.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..corpus.checks import report
 from ..corpus.rejected import Rejected
-from ..corpus.splits import Source, Split, assign_splits
+from ..corpus.splits import Source, Split, assign_splits, extend_splits
 from ..engines import Engine, Lost, still_alive
 from ..errors import CorpusError, FactorJEPAError
 from ..storage import write_text
 from ..video import reason_of
+from ..words import counted
 from .decoding import Header, read_header
 from .limits import limited
 from .listing import Listed, slug
@@ -55,10 +58,21 @@ class PlannedSource:
 
 @dataclass(frozen=True)
 class Plan:
-    """The sources of a corpus, and the files that are none."""
+    """The sources of a corpus in the order in which they came, by name within one run, and the files that are none."""
 
-    sources: tuple[PlannedSource, ...]
-    refused: tuple[Rejected, ...]
+    sources: tuple[PlannedSource, ...] = ()
+    refused: tuple[Rejected, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """The sources as an earlier run has planned them; none where there was none."""
+        if not path.exists():
+            return cls()
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))["sources"]
+            return cls(tuple(PlannedSource(**{**row, "split": Split(row["split"])}) for row in rows))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}); restore it, or ingest into an empty folder") from None
 
     def to_json(self) -> str:
         return json.dumps(
@@ -144,14 +158,22 @@ def _header(job: _Examine) -> Header:
     return read_header(job.path, "", job.limits)
 
 
-def plan_sources(found: Sequence[Listed], examined: Mapping[str, Examination], splits: SplitSettings) -> Plan:
-    """Ids and splits for what can be read; the rest with its reason."""
+def plan_sources(
+    found: Sequence[Listed],
+    examined: Mapping[str, Examination],
+    splits: SplitSettings,
+    begun: Plan | None = None,
+) -> Plan:
+    """Ids and splits for what can be read; the rest with its reason. What was `begun` with stays as it is."""
+    begun = begun or Plan()
     _refuse_two_spellings(found)
+    _refuse_changed(found, examined, begun)
     refused = [Rejected(one.file, "reading", "not a file to open", one.refused) for one in found if one.refused]
-    first: dict[str, str] = {}
+    there = {one.file for one in begun.sources}
+    first = {one.sha256: one.file for one in begun.sources}
     taken: list[Listed] = []
     for one in found:
-        if one.refused:
+        if one.refused or one.file in there:
             continue
         seen = examined[one.file]
         if seen.refused:
@@ -162,12 +184,12 @@ def plan_sources(found: Sequence[Listed], examined: Mapping[str, Examination], s
             first[seen.sha256] = one.file
             taken.append(one)
     names = [f"{slug(one.city)}/{slug(one.session)}/{slug(Path(one.file).stem)}" for one in taken]
-    used = Counter(names)
+    used = Counter([*names, *(one.source for one in begun.sources)])
     ids = [
         name if used[name] == 1 else f"{name}-{examined[one.file].sha256[:8]}"
         for name, one in zip(names, taken, strict=True)
     ]
-    dealt = _deal(dict(zip(ids, taken, strict=True)), splits)
+    dealt = _deal(dict(zip(ids, taken, strict=True)), splits, begun.sources)
     planned = [
         PlannedSource(
             name, one.file, examined[one.file].sha256, one.city, one.session, one.capture_mode, dealt[name],
@@ -175,25 +197,65 @@ def plan_sources(found: Sequence[Listed], examined: Mapping[str, Examination], s
         )
         for name, one in zip(ids, taken, strict=True)
     ]  # fmt: skip
-    return Plan(tuple(sorted(planned, key=lambda one: one.source)), tuple(refused))
+    joining = sorted(planned, key=lambda one: one.source)
+    return Plan((*begun.sources, *joining), tuple(refused))
 
 
-def _deal(sources: Mapping[str, Listed], settings: SplitSettings) -> dict[str, Split]:
+def _refuse_changed(found: Sequence[Listed], examined: Mapping[str, Examination], begun: Plan) -> None:
+    """A corpus may get more sources; those that it has must still be given, with the same bytes and words."""
+    given = {one.file: one for one in found}
+    if missing := [one.file for one in begun.sources if one.file not in given]:
+        raise CorpusError(
+            f"{counted(len(missing), 'source')} of this corpus {'is' if len(missing) == 1 else 'are'} not given now, "
+            f"first {missing[0]!r}: give all of them, and new ones beside them, or choose an empty folder"
+        )
+    changes = [
+        f"{one.file}: {change}"
+        for one in begun.sources
+        for change in _changes(one, given[one.file], examined.get(one.file))
+    ]
+    if changes:
+        advice = "Put it back, or choose an empty folder: clips that are there were made of what it was"
+        raise CorpusError(f"{report('the sources of this corpus', changes)}\n{advice}")
+
+
+def _changes(before: PlannedSource, now: Listed, seen: Examination | None) -> Iterator[str]:
+    if why := now.refused or (seen.refused if seen else "was not examined"):
+        yield f"can no longer be read ({why})"
+    elif seen and seen.sha256 != before.sha256:
+        yield "is another file than it was (its SHA-256 differs)"
+    for name in ("city", "session", "capture_mode", "attributes"):
+        then, words = getattr(before, name), getattr(now, name)
+        if not now.refused and then != words:
+            yield f"its {name.replace('_', ' ')} was {then!r} and is {words!r}"
+    if now.split and now.split != before.split:
+        yield f"its split was {before.split.value!r} and is {now.split!r}"
+
+
+def _deal(
+    sources: Mapping[str, Listed], settings: SplitSettings, begun: Sequence[PlannedSource] = ()
+) -> dict[str, Split]:
     """Source -> split: as the table says, audit cities altogether, the rest dealt by source or by session."""
-    cities = {one.city for one in sources.values()}
+    cities = {one.city for one in sources.values()} | {one.city for one in begun}
     if unknown := sorted(set(settings.audit_cities) - cities):
         raise CorpusError(f"audit city {unknown[0]!r} has no readable sources; cities: {', '.join(sorted(cities))}")
     splits = {name: Split(one.split) for name, one in sources.items() if one.split}
     audited = set(settings.audit_cities) | {
         sources[name].city for name, split in splits.items() if split == Split.AUDIT
     }
+    if seen := [one for one in begun if one.city in audited and one.split != Split.AUDIT]:
+        raise CorpusError(
+            f"{seen[0].city!r} cannot become an audit city: {seen[0].file} is {seen[0].split}; choose an empty folder"
+        )
+    audited |= {one.city for one in begun if one.split == Split.AUDIT}
     for name, one in sources.items():
         if one.city in audited and splits.setdefault(name, Split.AUDIT) != Split.AUDIT:
             raise CorpusError(
                 f"{one.file}: is {splits[name]}, but {one.city!r} is an audit city: all of it must be audit"
             )
     if settings.by == "session":  # what the table says of one source of a session holds for the others
-        given = {_session(name): split for name, split in splits.items()}
+        given = {_session(one.source): one.split for one in begun}
+        given |= {_session(name): split for name, split in splits.items()}
         splits |= {name: given[_session(name)] for name in sources if name not in splits and _session(name) in given}
     groups: dict[str, list[str]] = defaultdict(list)
     for name in sources:
@@ -202,7 +264,13 @@ def _deal(sources: Mapping[str, Listed], settings: SplitSettings) -> dict[str, S
     named = [
         Source(group, sources[members[0]].city, sources[members[0]].capture_mode) for group, members in groups.items()
     ]
-    for group, split in assign_splits(named, settings.seed, fractions=settings.shares).items():
+    if begun:
+        first = {one.source if settings.by == "source" else _session(one.source): one for one in reversed(begun)}
+        known = {Source(group, one.city, one.capture_mode): one.split for group, one in first.items()}
+        dealt = extend_splits(known, named, settings.seed, settings.shares)
+    else:
+        dealt = assign_splits(named, settings.seed, fractions=settings.shares)
+    for group, split in dealt.items():
         splits |= dict.fromkeys(groups[group], split)
     return splits
 

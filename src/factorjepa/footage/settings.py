@@ -70,6 +70,13 @@ class SplitSettings(Settings):
     seed: int = Field(default=0, ge=0)
 
 
+class StoreSettings(Settings):
+    """How clips lie on disk; their bytes are the same."""
+
+    kind: Literal["folder", "shards"] = "folder"  # plain files, or tar shards (webdataset layout)
+    shard_mb: int = Field(default=1000, ge=1)  # megabytes of a shard
+
+
 class IngestSettings(Settings):
     """The ingest configuration."""
 
@@ -78,7 +85,9 @@ class IngestSettings(Settings):
     quality: QualitySettings = QualitySettings()
     splits: SplitSettings = SplitSettings()
     limits: LimitSettings = LimitSettings()
+    store: StoreSettings = StoreSettings()
 
     def deciding(self) -> dict[str, Any]:
         """Everything that decides what becomes of footage; patience and memory only say how it may be found out."""
-        return self.model_dump(mode="json", exclude={"limits": {"patience", "privacy_patience", "memory_gib"}})
+        limits = {"patience", "privacy_patience", "memory_gib"}
+        return self.model_dump(mode="json", exclude={"limits": limits, "store": True})

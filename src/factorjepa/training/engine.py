@@ -46,7 +46,7 @@ from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
 from .start import report_loss, start_tokens
 from .step import loss_of
-from .trunk import Trunk, lowest_trained
+from .trunk import Trunk, lowest_trained, trunk_of
 from .update import Update, in_bf16, precision
 from .validation import Validation, validate
 
@@ -344,17 +344,10 @@ class Engine:
         if not self.method.trains or not cut:
             why = "trains the encoder from its first block on" if self.method.trains else "makes no update"
             raise TrainingError(f"method {self.method.name!r} {why}: there is no trunk to keep, leave out trunk_cache")
-        about = {
-            "fps": settings.fps, "replication": settings.replication, "corpus": self.corpus,
-            "precision": "bf16 trunk" if in_bf16(settings, self.device) else "fp32",
-        }  # fmt: skip
-        return Trunk(
-            Path(settings.trunk_cache), self.learner.encoder, cut,
-            [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips],
-            frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
-            whole_context=settings.masks == "spread" and settings.trunk_context, about=about,
-            rank=self.processes.rank,
-        )  # fmt: skip
+        clips = [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips]
+        return trunk_of(
+            settings, self.learner.encoder, cut, clips, self.corpus, in_bf16(settings, self.device), self.processes.rank
+        )
 
     def _refuse_misfit(self, backbone: Backbone) -> None:
         """What would only show at the first batch: sizes that do not divide, a context without a future."""

@@ -31,6 +31,7 @@ from ..backbones.encoder import Encoder
 from ..backbones.spec import name_of
 from ..errors import TrainingError
 from ..transfer import sent
+from .settings import TrainSettings
 from .trunk_shards import RecordShards
 
 Kind = Literal["target", "context"]
@@ -122,7 +123,9 @@ class Trunk:
         on_gpu = video.device.type == "cuda"
         stored = torch.empty(len(raw), *self.shapes[kind], dtype=self._dtype, pin_memory=on_gpu)
         for place in self.shards.read(kind, [clip_ids[row] for row in raw], stored):
-            stored[place] = self._made(kind, video[raw[place]], clip_ids[raw[place]])
+            clip, clip_id = video[raw[place]], clip_ids[raw[place]]
+            stored[place] = record = self.record(kind, clip, clip_id)
+            self.shards.add(kind, clip_id, record)
         states = sent(stored, video.device).float()
         if not viewed:
             return states
@@ -131,14 +134,14 @@ class Trunk:
         mixed = states.new_empty(len(video), *self.shapes[kind])
         return mixed.index_copy_(0, rows, torch.cat((states, computed)))
 
-    def _made(self, kind: Kind, clip: Tensor, clip_id: str) -> Tensor:
+    def record(self, kind: Kind, clip: Tensor, clip_id: str) -> Tensor:
+        """What is kept of one clip `[3, T, H, W]`."""
         record = self._run(kind, clip.unsqueeze(0))[0].to(self._dtype).cpu()
         if not record.isfinite().all():
             raise TrainingError(
                 f"trunk_cache: clip {clip_id!r} has hidden states beyond what {self._dtype} can hold; set "
                 "trunk_dtype=bf16 or fp32"
             )
-        self.shards.add(kind, clip_id, record)
         return record
 
     def _run(self, kind: Kind, video: Tensor) -> Tensor:
@@ -155,6 +158,21 @@ class Trunk:
                 f"{self}, but the disk has {_size(free)} free. Choose another disk, fewer clips (clips=...), "
                 "trunk_context=false, or leave trunk_cache out"
             )
+
+
+def trunk_of(
+    settings: TrainSettings, encoder: Encoder, cut: int, clip_ids: Sequence[str], corpus: str, bf16: bool, rank: int = 0
+) -> Trunk:
+    """The trunk that a run with these settings keeps in its `trunk_cache`."""
+    about = {
+        "fps": settings.fps, "replication": settings.replication, "corpus": corpus,
+        "precision": "bf16 trunk" if bf16 else "fp32",
+    }  # fmt: skip
+    return Trunk(
+        Path(str(settings.trunk_cache)), encoder, cut, clip_ids, frames=settings.frames, context=settings.context,
+        size=settings.size, dtype=settings.trunk_dtype, about=about, rank=rank,
+        whole_context=settings.masks == "spread" and settings.trunk_context,
+    )  # fmt: skip
 
 
 def lowest_trained(trained: Iterable[str], depth: int) -> int:

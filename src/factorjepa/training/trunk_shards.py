@@ -110,16 +110,23 @@ class RecordShards:
         shard, row = self._where[kind, clip_id]
         shard.copy(row, into)
 
-    def _write(self, kind: str) -> None:
-        records = self._waiting.pop(kind)
+    def numbers(self, kind: str) -> set[int]:
+        """Those of the shards that are in this rank's folder."""
         folder = self.folder / f"rank-{self.rank}"
-        taken = [int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{kind}-*.safetensors")]
-        path = folder / f"{kind}-{max(taken, default=-1) + 1:05d}.safetensors"
+        return {int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{kind}-*.safetensors")}
+
+    def save(self, kind: str, number: int, records: Mapping[str, Tensor]) -> None:
+        """Write a whole shard of this rank, records by clip; also from a process that works for the one that writes."""
         checksums = [_checksum(record) for record in records.values()]
         about = {"header": self.header, "kind": kind, "clips": list(records), "checksums": checksums}
         data = save({_STATES: torch.stack(list(records.values()))}, metadata={_ABOUT: json.dumps(about)})
+        path = self.folder / f"rank-{self.rank}" / f"{kind}-{number:05d}.safetensors"
+        write_atomic(path, lambda temporary: temporary.write_bytes(data))
+
+    def _write(self, kind: str) -> None:
+        records = self._waiting.pop(kind)
         try:
-            write_atomic(path, lambda temporary: temporary.write_bytes(data))
+            self.save(kind, max(self.numbers(kind), default=-1) + 1, records)
         except StorageError as error:  # training is worth more than its cache
             self.writes = False
             log.warning("%s This run goes on and keeps no more of the trunk", error)

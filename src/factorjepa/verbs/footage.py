@@ -29,9 +29,18 @@ def ingest(
     ] = None,
     capture_mode: Annotated[str, typer.Option(help="drive, walk or aerial, for files of which nothing says it.")] = "",
     privacy: Annotated[str | None, typer.Option(help="on (default), or off: faces and plates stay visible.")] = None,
-    faces: Annotated[Path | None, typer.Option(help="Face detector, ONNX.")] = None,
-    plates: Annotated[Path | None, typer.Option(help="Registration-plate detector, ONNX.")] = None,
-    audit: Annotated[bool, typer.Option("--audit", help="Contact sheets of what was and was not blurred.")] = False,
+    faces: Annotated[
+        list[Path] | None, typer.Option(help="Face detector, ONNX; of several, what any finds is blurred.")
+    ] = None,
+    plates: Annotated[list[Path] | None, typer.Option(help="Registration-plate detector, ONNX; or several.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Of the detectors: cpu or cuda (default: cuda where onnxruntime has it).")
+    ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Contact sheets of what was and was not blurred; also of a finished corpus.")
+    ] = False,
+    store: Annotated[str | None, typer.Option(help="folder (plain files; the default) or shards (tar).")] = None,
+    shard_mb: Annotated[int | None, typer.Option(help="Size of a shard in megabytes.", min=1)] = None,
     preset: Annotated[str | None, typer.Option(help="Path of a YAML file with settings.")] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A setting as key=value, e.g. clips.fps=8; may be repeated.")
@@ -39,7 +48,8 @@ def ingest(
     engine: Annotated[str, typer.Option(help="processes (of this machine) or ray (a cluster).")] = "processes",
     workers: Annotated[int | None, typer.Option(help="Worker processes; all cores by default.", min=1)] = None,
 ) -> None:
-    """Footage to a corpus: shots, clips, quality, privacy, splits, a manifest and a data card. Run it again to finish.
+    """Footage to a corpus: shots, clips, quality, privacy, splits, a manifest and a data card. Run it again to finish,
+    or with more sources to add them.
 
     Example:  [bold]factorjepa ingest footage --template footage/table.csv[/bold]
 
@@ -62,17 +72,22 @@ def ingest(
     from ..engines import engine_named
     from ..footage.configuration import IngestConfiguration
     from ..footage.ingest import ingest as ingest_files
-    from ..footage.privacy import build, notices
+    from ..footage.privacy import build, notices, placed
 
-    options = {"mode": privacy, "faces": faces, "plates": plates}
-    told = [f"privacy.{name}={json.dumps(str(value))}" for name, value in options.items() if value]  # YAML's off is no
+    options = {
+        "privacy.mode": privacy, "privacy.device": device, "privacy.faces": [*map(str, faces or [])],
+        "privacy.plates": [*map(str, plates or [])], "store.kind": store, "store.shard_mb": shard_mb,
+    }  # fmt: skip
+    told = [f"{name}={json.dumps(value)}" for name, value in options.items() if value]
     configuration = resolve(IngestConfiguration, preset, [*told, *(overrides or [])])
-    make_filter = functools.partial(build, configuration.privacy)
+    filtering = placed(configuration.privacy)
+    make_filter = functools.partial(build, filtering)
     for notice in notices(make_filter()):
         _say(notice, error=True)
-    result = ingest_files(
-        out, found, configuration.settings, make_filter, engine_named(engine, workers), audit, counting
-    )
+    if audit and filtering.mode == "off":
+        _say("--audit: privacy is off, so there are no contact sheets to write", error=True)
+    workforce = engine_named(engine, workers, gpus=float(filtering.device == "cuda"))
+    result = ingest_files(out, found, configuration.settings, make_filter, workforce, audit, counting)
     _report(out, result)
 
 
@@ -91,13 +106,15 @@ def _report(out: Path, result: Ingested) -> None:
 
     if result.repaired:
         damaged = "\n".join(f"  {what}" for what in result.repaired)
-        _say(f"{counted(len(result.repaired), 'damaged clip')} made again:\n{damaged}", error=True)
+        _say(f"{counted(len(result.repaired), 'damaged file')} made again:\n{damaged}", error=True)
     if result.rejected:
         error_console.print(rejected_table(result.rejected))
     manifest = result.manifest
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
         hint = "whole sources go to one split; more sources, or other shares, give it some"
         _say(f"no clips for {', '.join(empty)}: {hint}", error=True)
+    if result.added:
+        _say(f"{counted(result.added, 'source')} added; the others keep their splits, clips and files")
     hours = sum(clip.seconds for clip in manifest) / 3600
     left = f"; what was left out, and why: {out / 'rejected.parquet'}" if result.rejected else ""
     _say(

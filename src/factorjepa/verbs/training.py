@@ -1,4 +1,4 @@
-"""Verbs that train: `train`, `methods`, `budget`, `pretrain`."""
+"""Verbs that train: `train`, `trunk`, `methods`, `budget`, `pretrain`."""
 
 from __future__ import annotations
 
@@ -72,6 +72,52 @@ def train(
             console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
     if finished.stopped:
         raise typer.Exit(143)
+
+
+def trunk(
+    data: Annotated[Path, typer.Argument(help="A corpus folder; methods that need targets find them in targets/.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings as key=value, as `train` gets them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the records (default: trunk/ in DATA).")] = None,
+    method: Annotated[str | None, typer.Option(help="What will train: decides which blocks are frozen.")] = None,
+    preset: Annotated[str, typer.Option(help="nano, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
+    seed: Annotated[int | None, typer.Option(help="Of the run; decides which clips, with clips=N.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
+    engine: Annotated[str, typer.Option(help="processes (of this machine) or ray (a cluster).")] = "processes",
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes (default: all cores; 1 with a GPU).", min=1)
+    ] = None,
+) -> None:
+    """Keep what frozen blocks make of every clip, for `train --trunk-cache` to read. Run it again to finish.
+
+    Example:  [bold]factorjepa trunk out --method factorjepa --engine ray[/bold]
+    """
+    import torch
+
+    from ..config import resolve
+    from ..engines import engine_named
+    from ..training.engine import Engine
+    from ..training.settings import TrainSettings
+    from ..training.trunk_filling import default_workers, fill_trunk
+
+    folder = out or data / "trunk"
+    settings = resolve(
+        TrainSettings, preset, overrides or [], data=str(data), method=method, seed=seed, trunk_cache=str(folder)
+    )
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if workers is None and engine == "processes":
+        workers = default_workers(place)
+    workforce = engine_named(engine, workers, gpus=float(place.type == "cuda"))
+    run = Engine(settings, place)
+    error_console.print(str(run.trunk), highlight=False, soft_wrap=True)
+    with counting("trunk", "clip") as progress:
+        kept = fill_trunk(run, workforce, progress)
+    console.print(
+        f"{len(kept.clip_ids)} clips in {folder}. Train with them: factorjepa train {data} --method {settings.method} "
+        f"--trunk-cache {folder} --out RUN",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def methods() -> None:

@@ -9,9 +9,11 @@ import cv2
 import numpy as np
 import pytest
 
+from factorjepa.config import resolve
 from factorjepa.errors import ConfigError
+from factorjepa.footage.configuration import IngestConfiguration
 from factorjepa.footage.privacy import PrivacySettings, build, notices
-from factorjepa.footage.privacy.detection import Boxes, Finder
+from factorjepa.footage.privacy.detection import Boxes, Finder, Together
 from factorjepa.footage.privacy.filter import Redaction
 from factorjepa.footage.privacy.interface import Filtered
 from factorjepa.footage.privacy.settings import BlurSettings
@@ -159,7 +161,7 @@ def test_the_contact_sheet_would_show_what_is_not_known() -> None:
 def models(tmp_path: Path) -> PrivacySettings:
     face = suppressed_file(tmp_path / "face.onnx", (64, 64, 128, 160, 0.9))
     plate = suppressed_file(tmp_path / "plate.onnx", (200, 200, 260, 220, 0.1), names="{0: 'car', 1: 'licence plate'}")
-    return PrivacySettings(faces=face, plates=plate)
+    return PrivacySettings.model_validate({"faces": face, "plates": plate})
 
 
 def test_models_are_opened_used_and_recorded(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_models_are_opened_used_and_recorded(tmp_path: Path) -> None:
     assert told["privacy"] == "on"
     assert "licence unknown: check before use" in told["faces"]
     assert "sha256" in told["plates"]
-    assert [words.split(":")[0] for words in notices(privacy)] == ["faces", "plates"]
+    assert [words.split()[0] for words in notices(privacy)] == ["faces:", "plates:", "detectors"]
     again = pickle.loads(pickle.dumps(privacy))
     assert again.statement == told
     result = again(noise(4), 10.0)
@@ -193,18 +195,70 @@ def test_a_statement_changes_with_what_decides_the_pixels(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", ["face", "plate"])
 def test_a_missing_model_stops_with_advice(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("onnx")
-    settings = models(tmp_path).model_copy(update={f"{kind}s": None})
+    settings = models(tmp_path).model_copy(update={f"{kind}s": ()})
     with pytest.raises(ConfigError, match=rf"no {kind} detector is given.*--{kind}s MODEL\.onnx.*--privacy off"):
         build(settings)
     with pytest.raises(ConfigError, match=r"no such file.*--privacy off"):
-        build(settings.model_copy(update={f"{kind}s": tmp_path / "absent.onnx"}))
+        build(settings.model_copy(update={f"{kind}s": (tmp_path / "absent.onnx",)}))
 
 
 def test_a_detector_of_something_else_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     cars = suppressed_file(tmp_path / "cars.onnx", (0, 0, 9, 9, 0.9), names="{0: 'car', 1: 'bus'}")
     with pytest.raises(ConfigError, match=r"none of its classes \(car, bus\) is called a plate"):
-        build(models(tmp_path).model_copy(update={"plates": cars}))
+        build(models(tmp_path).model_copy(update={"plates": (cars,)}))
+
+
+def test_what_either_of_two_detectors_finds_is_blurred_and_what_both_find_counts_once() -> None:
+    raw = noise(20)
+    left, both = (20, 20, 36, 40, 0.9), (100, 60, 120, 84, 0.6)
+    first = Told([boxes(left, both) for _ in range(20)])
+    second = Told([boxes((102, 61, 121, 85, 0.8), (60, 90, 72, 105, 0.7)) for _ in range(20)])
+    result = filtered(Together([first, second]), frames=raw)
+    assert result.failures == ()
+    assert result.counts["face_tracks"] == 3
+    for x, y, right, bottom in ((20, 20, 36, 40), (100, 60, 120, 84), (60, 90, 72, 105)):
+        assert result.frames[7, y:bottom, x:right].std() < 0.5 * raw[7, y:bottom, x:right].std()
+
+
+def test_one_of_two_detectors_failing_withholds_the_span() -> None:
+    result = filtered(Together([Told(moving(20)), Broken()]))
+    assert result.failures == ("the face detector failed: RuntimeError: out of order",)
+    assert not result.frames.any()
+
+
+def test_several_models_are_stated_each_with_its_licence(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    settings = models(tmp_path)
+    other = suppressed_file(tmp_path / "other.onnx", (8, 8, 40, 40, 0.7))
+    privacy = build(settings.model_copy(update={"faces": (*settings.faces, other)}))
+    assert privacy.statement["faces"].count("sha256") == privacy.statement["faces"].count("licence unknown") == 2
+    assert privacy(noise(4), 10.0).counts["face_boxes"] == 8
+
+
+@pytest.mark.parametrize(("written", "meant"), [("off", "off"), ("on", "on"), ("'off'", "off"), ("false", "off")])
+def test_yaml_may_say_off_and_on_without_quotes(tmp_path: Path, written: str, meant: str) -> None:
+    (tmp_path / "ingest.yaml").write_text(f"privacy:\n  mode: {written}\n")
+    assert resolve(IngestConfiguration, tmp_path / "ingest.yaml").privacy.mode == meant
+    assert resolve(IngestConfiguration, None, [f"privacy.mode={written}"]).privacy.mode == meant
+
+
+def test_anything_else_for_the_mode_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"privacy\.mode: input should be 'on' or 'off'"):
+        resolve(IngestConfiguration, None, ["privacy.mode=0"])
+
+
+def test_cuda_asked_for_in_so_many_words_is_had_or_refused(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime has CUDA")
+    settings = models(tmp_path)
+    with pytest.raises(ConfigError, match=r"has no CUDA; pip install onnxruntime-gpu.*the device cpu"):
+        build(settings.model_copy(update={"device": "cuda"}))
+    fallen = build(settings)
+    assert fallen.statement["device"] == "cpu"
+    assert "run on the CPU; onnxruntime-gpu" in notices(fallen)[-1]
 
 
 def test_off_leaves_frames_alone_and_says_so() -> None:

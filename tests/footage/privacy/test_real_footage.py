@@ -30,7 +30,7 @@ def test_faces_of_a_real_crowd_are_hidden_to_another_detector() -> None:
     if not (video.is_file() and all(path.is_file() for path in weights.values())):
         pytest.skip("the detectors and the street video are not beside this checkout")
     frames = read_frames(video, 3.0 + np.arange(12) / 8)
-    privacy = build(PrivacySettings(faces=weights["yunet"], plates=weights["plate"]))
+    privacy = build(PrivacySettings(faces=(weights["yunet"],), plates=(weights["plate"],)))
     assert notices(privacy)[0].endswith("Apache-2.0")
     result = privacy(frames, 8.0, audit=True)
     assert result.failures == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -10,8 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...detectors.boxes import Detections, suppressed
+from ...detectors.boxes import Detections, joined, suppressed
 from ...detectors.detector import ANY, COCO, Detector
+from ...detectors.session import Device
 from ...detectors.tiles import detect_tiled, tile_share
 from ...errors import ConfigError, DetectorError
 from ...pixels import Frames
@@ -37,11 +39,11 @@ class Finder(Protocol):
 class OnnxFinder:
     """A user's ONNX file as a finder of `sought`, "face" or "plate"."""
 
-    def __init__(self, path: Path, sought: str, settings: DetectionSettings) -> None:
+    def __init__(self, path: Path, sought: str, settings: DetectionSettings, device: Device = "cpu") -> None:
         self._settings = settings
         layouts = [layout for layout in ANY if settings.layout in (None, layout.name)]
         enlarged = _ENLARGED_TILE if settings.tiles else 1.0
-        self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low)
+        self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low, device)
         wanted = settings.classes or _named_after(sought, self._detector)
         if wanted:
             self._detector.choose(wanted)
@@ -70,6 +72,22 @@ class OnnxFinder:
         return tiles
 
 
+class Together:
+    """Several finders of the same thing: what any of them finds, each once."""
+
+    def __init__(self, finders: Sequence[Finder]) -> None:
+        self._finders = finders
+
+    def __call__(self, frames: Frames) -> list[Boxes]:
+        looks = [finder(frames) for finder in self._finders]
+        return [_each_once(here) for here in zip(*looks, strict=True)]
+
+
+def _each_once(looks: Sequence[Boxes]) -> Boxes:
+    found = joined([Detections(boxes, scores, np.zeros(len(scores), np.int64)) for boxes, scores in looks])
+    return found.boxes, found.scores
+
+
 def _named_after(sought: str, detector: Detector) -> tuple[str, ...]:
     """Classes of a model with several that are called a face or a plate; none where all it finds is meant."""
     names = tuple((detector.names or {}).values())
@@ -84,12 +102,12 @@ def _named_after(sought: str, detector: Detector) -> tuple[str, ...]:
     return named
 
 
-def opened(path: Path | None, sought: str, settings: DetectionSettings) -> OnnxFinder:
-    """The finder of `sought`, or an error that says how to come by one."""
-    if path is None:
+def opened(paths: Sequence[Path], sought: str, settings: DetectionSettings, device: Device) -> list[OnnxFinder]:
+    """The finders of `sought`, or an error that says how to come by one."""
+    if not paths:
         raise ConfigError(_advice(f"no {sought} detector is given", sought))
     try:
-        return OnnxFinder(path, sought, settings)
+        return [OnnxFinder(path, sought, settings, device) for path in paths]
     except DetectorError as error:
         raise ConfigError(_advice(f"the {sought} detector cannot be used: {error}", sought)) from None
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ...config import Settings
 
 LayoutName = Literal[
     "scrfd", "yunet", "centerface", "retinaface", "retinaplate", "yolox", "yolov5", "yolov8", "suppressed"
 ]
+
+
+def _as_word(given: Any) -> Any:
+    """YAML takes a bare `off` or `on` for a boolean."""
+    return ("on" if given else "off") if isinstance(given, bool) else given
+
+
+def _as_several(given: Any) -> Any:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str | Path) else given
+
+
+Models = Annotated[tuple[Path, ...], BeforeValidator(_as_several)]  # one ONNX file, or several that see more together
 
 
 class DetectionSettings(Settings):
@@ -69,9 +83,10 @@ class CheckSettings(Settings):
 class PrivacySettings(Settings):
     """Faces and registration plates are found, followed and blurred before anything is written."""
 
-    mode: Literal["on", "off"] = "on"
-    faces: Path | None = None  # ONNX detector
-    plates: Path | None = None  # ONNX detector
+    mode: Annotated[Literal["on", "off"], BeforeValidator(_as_word)] = "on"
+    faces: Models = ()  # what any of them finds is blurred
+    plates: Models = ()
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # of the detectors; auto: CUDA where onnxruntime has it
     face_detection: DetectionSettings = DetectionSettings()
     plate_detection: DetectionSettings = DetectionSettings()
     tracking: TrackingSettings = TrackingSettings()

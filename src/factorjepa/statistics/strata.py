@@ -97,7 +97,10 @@ def shown_contrast(rows: Sequence[StratumRow]) -> str | None:
 
 
 def stratified(scores: Scores, levels: Levels, settings: CompareSettings | None = None) -> list[StratumRow]:
-    """Every contrast that can be made on a primary diagnostic, level by level. Clips without a level are in none."""
+    """Every contrast that can be made, level by level, on primary diagnostics (where there is none, on secondary ones).
+
+    Clips without a level are in none.
+    """
     settings = settings or CompareSettings()
     rows: list[StratumRow] = []
     for backbone in scores.values("backbone") if levels else ():
@@ -107,8 +110,9 @@ def stratified(scores: Scores, levels: Levels, settings: CompareSettings | None 
         families = {method: panel.family(method) for method in panel.methods}
         asked = settings.contrasts
         contrasts = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else asked
+        leading = "primary" if any(one.info.status == "primary" for one in panel.blocks.values()) else "secondary"
         for name, block in panel.blocks.items():
-            if block.info.status != "primary":
+            if block.info.status != leading:
                 continue
             headline = measures_of(block.info, block.variants)[0]
             own = own_requests(estimator, headline)

@@ -109,13 +109,17 @@ def evaluate(
     from ..diagnostics.evaluation import failures
     from ..diagnostics.settings import EvaluateSettings
     from ..rendering.evaluation import Looking, evaluate_decoded
+    from ..report.provenance import corpus_of
     from ..statistics import CompareSettings, compare
+    from ..statistics.strata import strata_in, stratified
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
     looking = Looking(decoder, lpips, detector)
     with counting("decoding", "clip") as progress:
         made = evaluate_decoded(runs, out, looking, settings, _device(device), data, targets, progress)
-    comparison = compare(made.scores, CompareSettings(mixed="none"))
+    comparing = CompareSettings(mixed="none")
+    comparison = compare(made.scores, comparing)
+    comparison.strata = stratified(made.scores, strata_in(data or corpus_of(made.scores), made.scores), comparing)
     comparison.write(out / FOLDER / "comparison")
     console.print(_table(comparison))
     for line in made.scores.lacks():

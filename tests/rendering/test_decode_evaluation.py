@@ -110,9 +110,9 @@ def test_what_nobody_gave_is_not_available(evaluator: Callable[..., Evaluator], 
     run_pass(subject(constant(side)), side, measures, lambda clips: None)
     lacking = {one.info.name: [lack.why for lack in one.missing] for one in measures if not one.found}
     assert lacking == {
-        "decoded_lpips": ["not available: no weights of LPIPS were given"],
-        "decoded_agent_f1": ["not available: no agent detector was given"],
-        "decoded_failures": ["not available: no agent detector was given"],
+        "decoded_lpips": ["no weights of LPIPS were given"],
+        "decoded_agent_f1": ["no agent detector was given"],
+        "decoded_failures": ["no agent detector was given"],
     }
     assert blind.identity()["LPIPS"] == "not available"
 

@@ -16,6 +16,7 @@ from ..statistics.contrasts import OURS
 from .markup import Markup, joined, tag
 from .material import Decoded
 from .numbers import NOTHING, decimals, interval, number
+from .strata import strata_tables
 from .tables import Cell, table
 from .viewer import ATTRIBUTIONS, SYMPTOMS, plain, viewers
 
@@ -77,6 +78,8 @@ def _measured(scores: Scores, comparison: Comparison) -> Markup:
     for backbone in dict.fromkeys(row.backbone for row in comparison.scores):
         rows = [row for row in comparison.scores if row.backbone == backbone]
         parts += [_quality(scores, rows, backbone), _gaps(rows, backbone), _horizons(scores, rows, backbone)]
+        titles = {row.method: row.title for row in rows}
+        parts.append(strata_tables(comparison, backbone, lambda name: COLUMNS.get(name, name), titles.__getitem__))
         parts.append(_counts(scores, rows, backbone))
     return joined(parts)
 

@@ -200,7 +200,7 @@ def _contrasts(material: Material) -> Markup:
 
 def _where(material: Material, backbone: str) -> Markup:
     places, towns = figures.where(material, backbone), figures.cities(material, backbone)
-    strata = strata_tables(material, backbone)
+    strata = strata_tables(material.comparison, backbone, material.name, material.title_of)
     if not places and not towns and not strata:
         return _absent(
             f"{backbone}: the scores hold no parts of the primary diagnostics and too few cities to tell them apart."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from ..statistics import Comparison
 from ..statistics.rows import StratumRow
 from ..statistics.strata import ordered, shown_contrast
 from ..words import counted
 from .markup import Markup, joined, tag
-from .material import Material
 from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
@@ -18,16 +19,21 @@ _SAID = (
 )
 
 
-def strata_tables(material: Material, backbone: str) -> Markup | None:
-    """One contrast, a table for each manifest column: diagnostics by levels."""
-    rows = [row for row in material.comparison.strata if row.backbone == backbone]
+def strata_tables(
+    comparison: Comparison, backbone: str, name_of: Callable[[str], str], title_of: Callable[[str], str]
+) -> Markup | None:
+    """One contrast, a table for each manifest column: diagnostics (by `name_of`) by levels."""
+    rows = [row for row in comparison.strata if row.backbone == backbone]
     rows = [row for row in rows if row.contrast == shown_contrast(rows)]
-    drawn = [_table(material, [row for row in rows if row.column == column])
-             for column in dict.fromkeys(row.column for row in rows)]  # fmt: skip
+    drawn = []
+    for column in dict.fromkeys(row.column for row in rows):
+        of_column = [row for row in rows if row.column == column]
+        over = f"{title_of(of_column[0].a)} over {title_of(of_column[0].b)}"
+        drawn.append(_table(of_column, over, name_of))
     return joined(drawn, tag("p", _SAID)) if drawn else None
 
 
-def _table(material: Material, rows: list[StratumRow]) -> Markup:
+def _table(rows: list[StratumRow], over: str, name_of: Callable[[str], str]) -> Markup:
     cells = {(row.diagnostic, row.level): row for row in rows}
     levels = ordered([row.level for row in rows])
     headings: list[str | Cell] = ["diagnostic"]
@@ -35,11 +41,10 @@ def _table(material: Material, rows: list[StratumRow]) -> Markup:
         amounts = _amounts(next(row for row in rows if row.level == level))
         headings.append(Cell(joined(level, tag("small", f" {amounts}")), hint=amounts))
     body: list[list[str | Cell]] = [
-        [material.name(diagnostic), *(_cell(cells[diagnostic, level]) for level in levels)]
+        [name_of(diagnostic), *(_cell(cells[diagnostic, level]) for level in levels)]
         for diagnostic in dict.fromkeys(row.diagnostic for row in rows)
     ]
     first = rows[0]
-    over = f"{material.title_of(first.a)} over {material.title_of(first.b)}"
     caption = f"{first.backbone}: {over} by {first.column.replace('_', ' ')}; positive favours the first"
     return table(headings, body, caption, range(1, len(headings)))
 

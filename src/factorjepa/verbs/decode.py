@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..rendering.settings import DecodeSettings
+    from ..scores import Scores
     from ..statistics import Comparison
 
 decode_app = typer.Typer(
@@ -121,7 +122,7 @@ def evaluate(
     comparison = compare(made.scores, comparing)
     comparison.strata = stratified(made.scores, strata_in(data or corpus_of(made.scores), made.scores), comparing)
     comparison.write(out / FOLDER / "comparison")
-    console.print(_table(comparison))
+    console.print(_table(comparison, made.scores))
     for line in made.scores.lacks():
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
@@ -166,14 +167,13 @@ def _device(name: str | None) -> torch.device:
     return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _table(comparison: Comparison) -> Table:
+def _table(comparison: Comparison, scores: Scores) -> Table:
     """The paper's table: a row per source of latents, mean and deficit to the oracle, the interval below."""
-    from ..report.numbers import NOTHING, decimals, interval, number
+    from ..report.numbers import decimals, interval, number
 
     rows = {(row.method, row.diagnostic, row.variant): row for row in comparison.scores}
-    headlines = [row for row in comparison.scores if row.headline and row.status == "secondary"]
-    measures = {row.diagnostic: row.direction for row in headlines}
-    methods = {row.method: row.title for row in headlines}
+    measures = {name: info.direction for name, info in scores.diagnostics.items() if info.status == "secondary"}
+    methods = {run.method: run.title for run in scores.runs}
     table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left",
                   title="Decoded futures: mean (worse than the oracle by), 95 % interval")  # fmt: skip
     table.add_column("latents of", max_width=22)
@@ -184,7 +184,7 @@ def _table(comparison: Comparison) -> Table:
     def cell(method: str, name: str, variant: str, beside: str | None) -> str:
         row = rows.get((method, name, variant))
         if row is None:
-            return NOTHING
+            return "not\navailable"
         places = max(decimals(row.low, row.high, row.mean), 2)
         worse = rows.get((method, name, beside)) if beside else None
         behind = f" ({number(worse.mean, places, sign=True)})" if worse is not None else ""

@@ -2,9 +2,9 @@
 
     python benchmarks/train_street_detector.py --out src/factorjepa/weights/street_detector.safetensors
 
-One core, about 20 minutes. Frames and boxes come straight from the simulator: worlds of their own (seeds below), dense
-and sparse streets, rendered at 128 px and shown at 64 to 128 px. The threshold is chosen on a second world, the figures
-are those of a third. Nothing of a study's corpus is read, whatever its seed.
+One core, about 20 minutes of its time. Frames and boxes come straight from the simulator: worlds of their own (seeds
+below), dense and sparse streets, rendered at 128 px and shown at 64 to 128 px. The threshold is chosen on a second
+world, the figures are those of a third. No corpus is read.
 
 Loss: CenterNet's focal loss on a heat map of centres (Gaussians as wide as the boxes), generalised IoU of the boxes and
 cross entropy of the superclasses at the cells around each centre.

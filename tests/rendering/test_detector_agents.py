@@ -130,13 +130,14 @@ def test_an_onnx_detector_counts_from_its_threshold_and_names_its_file(
 
 
 def test_the_evaluators_teach_nobody() -> None:
-    """Only the rendering and the verbs may look through them: no teacher, no training, no diagnostic."""
+    """Only what comes after the training may look through them: no teacher, no training, no diagnostic."""
     package = Path(factorjepa.__file__).parent
     offenders = [
         str(path.relative_to(package))
         for path in package.rglob("*.py")
-        if path.relative_to(package).parts[0] not in ("rendering", "verbs")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if path.relative_to(package).parts[0] not in ("rendering", "report", "study.py", "verbs")
+        if "rendering" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and "rendering" in (node.module or "").split(".")
     ]
     assert offenders == []

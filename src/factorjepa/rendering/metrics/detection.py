@@ -38,14 +38,15 @@ class OnnxAgents:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         classes: tuple[str, ...] = _TEACHER.classes,
         threshold: float = _TEACHER.min_confidence,
         tiles: bool = False,
     ) -> None:
+        path = Path(path)
         self._detector, self._threshold, self._tiles = Detector(path, classes), threshold, tiles
         tiled = ", tiles" if tiles else ""
-        self.name = f"{Path(path).name} (sha256 {sha256_of(Path(path))[:8]}, scores from {threshold:g}{tiled})"
+        self.name = f"{path.name} (sha256 {sha256_of(path)[:8]}, scores from {threshold:g}{tiled})"
 
     def __call__(self, frames: Frames) -> list[Detections]:
         found = [detect_tiled(self._detector, one) for one in frames] if self._tiles else self._detector.batch(frames)

@@ -6,6 +6,7 @@ OUT/decoded/scores.parquet  OUT/decoded/parts/  OUT/decoded/decoder.json
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ DECODED: tuple[type[DecodedDiagnostic], ...] = (
     DecodedPsnr, DecodedSsim, DecodedLpips, DecodedFlow, DecodedAgents, DecodedL1, DecodedFailures,
 )  # fmt: skip
 CONTRACT = "decoder.json"
+log = logging.getLogger(__name__)
 _SIMULATION = "simulation.yaml"  # beside the clips of a simulated corpus
 
 
@@ -95,6 +97,19 @@ def open_studio(
     return looking.studio(arches[0], Path(entries[0].conditions.data), device)
 
 
+def warn_of_another_size(studio: Studio, size: int) -> None:
+    """A decoder draws every grid, and draws those well that it has met."""
+    met = studio.stored.contract.get("settings", {}).get("sizes", [size])
+    if size not in met:
+        log.warning(
+            "%s was trained at %s px and these runs see %d px: its pictures, the oracle's too, will be poorer; train a "
+            "decoder at that size with `factorjepa decode train`",
+            studio.stored.name,
+            ", ".join(map(str, met)),
+            size,
+        )
+
+
 def instruments(studio: Studio, looking: Looking) -> Instruments:
     """Every decoded diagnostic over one studio."""
     infos: dict[str, DiagnosticInfo] = {one.info.name: one.info for one in DECODED}
@@ -102,6 +117,7 @@ def instruments(studio: Studio, looking: Looking) -> Instruments:
     def check(evaluator: Evaluator) -> None:
         named = str(looking.decoder or "the packaged decoder")
         refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
+        warn_of_another_size(studio, evaluator.conditions.window.size)
 
     identity = {
         **studio.identity(), "agent matching": DecodedAgents.rule.model_dump_json(), "failures": RULE.model_dump_json(),

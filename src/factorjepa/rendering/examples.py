@@ -31,7 +31,7 @@ from ..storage import only_writer
 from ..teacher.views import agent_support
 from .decoder import refuse_other_latents
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
-from .evaluation import Looking, open_studio
+from .evaluation import Looking, open_studio, warn_of_another_size
 from .failing import failures_of
 from .gallery import column_order, write_gallery
 from .metrics.motion import to_bytes
@@ -62,6 +62,7 @@ def render(
         evaluator = Evaluator(conditions, settings, device)
         named = str(looking.decoder or "the packaged decoder")
         refuse_other_latents(studio.stored, named, conditions.arch, evaluator.reference.digest())
+        warn_of_another_size(studio, conditions.window.size)
         subjects = subjects_of(first, evaluator, device)
         made = examples_of(subjects, evaluator, studio, count, progress)
         for old in (out / FOLDER).glob("[0-9][0-9]"):

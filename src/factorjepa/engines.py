@@ -189,11 +189,13 @@ class Ray:
         except ImportError:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
         if not ray.is_initialized():
-            count = None if "RAY_ADDRESS" in os.environ else self.workers or os.cpu_count() or 1
+            where = os.environ.get("RAY_ADDRESS") or "local"  # said aloud: Ray would look for somebody's cluster itself
+            count = self.workers or os.cpu_count() or 1 if where == "local" else None
             try:
-                ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(
+                    where, num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+                )
             except ConnectionError as error:
-                where = os.environ.get("RAY_ADDRESS", "this machine")
                 raise ConfigError(f"no Ray cluster answers at {where} (RAY_ADDRESS): {error}") from None
         remote = ray.remote(max_retries=self.tries - 1, num_gpus=self.gpus)(work)
         waiting = {remote.remote(job): number for number, job in enumerate(jobs)}

@@ -67,6 +67,7 @@ def test_names_from_a_users_table_are_shown_as_they_are_and_carry_no_instruction
     assert printed(describe("x", compose(Manifest(clips)))).count(hostile) == 2
     write_datacard(tmp_path, Manifest(clips), [], {"privacy": "on"})
     assert "| [/x] [red]&lt;script>/ |" in (tmp_path / "DATACARD.md").read_text()
+    assert "What no detector sees is not blurred" in (tmp_path / "DATACARD.md").read_text()
 
 
 def test_the_privacy_table_sums_what_the_filter_did() -> None:

@@ -202,7 +202,7 @@ def test_a_run_reads_what_an_earlier_one_kept(
     assert kept
 
     made = []
-    monkeypatch.setattr(Trunk, "_made", lambda *arguments: made.append(arguments))
+    monkeypatch.setattr(Trunk, "record", lambda *arguments: made.append(arguments))
     validation = [record for record in RunDirectory.existing(tmp_path / "one").metrics() if "val/future_l1" in record]
     Engine(cached(**few), CPU).run(tmp_path / "two", False)
     assert not made

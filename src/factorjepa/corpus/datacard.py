@@ -65,7 +65,11 @@ def _privacy(statement: Mapping[str, str]) -> str:
             "**Off.** Faces and registration plates were not looked for and not blurred: whoever made this corpus said "
             "so (`--privacy off`). Treat it as footage of identifiable people."
         )
-    return _bullets([f"{name}: {value}" for name, value in statement.items()])
+    caution = (
+        "What no detector sees is not blurred. Look at contact sheets (`--audit`), and measure on plates and faces of "
+        "your own region, before anybody else sees this corpus."
+    )
+    return f"{_bullets([f'{name}: {value}' for name, value in statement.items()])}\n\n{caution}"
 
 
 def _splits(whole: Composition) -> list[tuple[str, ...]]:

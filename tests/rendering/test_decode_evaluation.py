@@ -108,7 +108,7 @@ def test_what_nobody_gave_is_not_available(evaluator: Callable[..., Evaluator], 
     side, blind = evaluator(clips=2), Studio(stored)
     measures = [one(side.settings, blind) for one in DECODED]
     run_pass(subject(constant(side)), side, measures, lambda clips: None)
-    lacking = {one.info.name: [lack.why for lack in one.missing] for one in measures if not one.found}
+    lacking = {one.info.name: [lack.reason for lack in one.missing] for one in measures if not one.found}
     assert lacking == {
         "decoded_lpips": ["no weights of LPIPS were given"],
         "decoded_agent_f1": ["no agent detector was given"],

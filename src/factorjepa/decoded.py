@@ -87,6 +87,18 @@ class DecodedExample:
     def title_of(self, method: str) -> str:
         return self.titles.get(method, method)
 
+    def changes(self) -> str:
+        """How much each channel matters at all: an influence map says only where. Empty where none was left out."""
+        if not self.without:
+            return ""
+        whole = self.methods[self.removed_from].astype(np.int16)
+        shares = [
+            f"{CHANNELS[k]} {100 * np.abs(whole - self.without[k]).mean() / 255:.1f} %"
+            for k in CHANNELS
+            if k in self.without
+        ]
+        return f"Mean change of a pixel without a channel, of the range: {', '.join(shares)}."
+
 
 class _About(BaseModel):
     """The JSON beside the pictures."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from factorjepa.decoded import read_all_decoded
+from factorjepa.decoded import DecodedExample, read_all_decoded
 from factorjepa.diagnostics.asks import PLAIN, Predicted
 from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
@@ -64,3 +64,12 @@ def test_an_influence_map_is_where_the_picture_changes() -> None:
     influence = influence_map(full, without)
     assert influence[0, 1, 2] == pytest.approx(1.0)
     assert influence.sum() == pytest.approx(1.0), "nothing changes in the second frame"
+
+
+def test_a_channel_that_changes_nothing_says_so() -> None:
+    frames = np.zeros((1, 4, 4, 3), np.uint8)
+    example = DecodedExample(
+        "a", (1.0,), frames[0], frames, frames, {"factorjepa": frames}, {}, "factorjepa",
+        {"L": frames + 51, "A": frames},
+    )  # fmt: skip
+    assert example.changes().endswith("layout 20.0 %, agents 0.0 %.")

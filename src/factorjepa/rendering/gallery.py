@@ -99,7 +99,7 @@ def channel_sheet(example: DecodedExample, frame: int = -1) -> Frame | None:
         maps.append(None if values is None else panels.enlarged(panels.heat(whole, values[frame], high), factor))
     heads = [example.title_of(example.removed_from), *(f"without {CHANNELS[k]}" for k in channels)]
     said = (
-        f"{example.clip_id}, {ahead(example.seconds[frame])}. Below: influence of the channel, on one scale from none "
+        f"{example.clip_id}, {ahead(example.seconds[frame])}. {example.changes()} Below: influence, from none "
         f"(grey) to {high * whole.shape[0] * whole.shape[1]:.0f} times the picture's mean (yellow), square root."
     )
     return sheet(heads, [Row(above), Row(maps, follows=True, blank=True)], said)

@@ -248,8 +248,8 @@ def _channels(view: _View) -> Markup | None:
     height, width = view.example.last_HW3.shape[:2]
     most = panels.influence_range(view.example.influence) * height * width
     maps = (
-        f"Below: the normalised change of each pixel when the channel is left out, all on one scale from none (grey) "
-        f"to {most:.0f} times the picture's mean (yellow), by its square root."
+        f"{view.example.changes()} Below: where, normalised, all on one scale from none (grey) to {most:.0f} times the "
+        "picture's mean (yellow), by its square root."
         if view.example.influence
         else ""
     )

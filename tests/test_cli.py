@@ -299,7 +299,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     out = tmp_path / "demo"
     words = [
         "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=20",
-        "tested=3", "examples=0",
+        "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4",
         'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
         *(f"training.{key}={value}" for key, value in training.items()),
     ]  # fmt: skip
@@ -309,13 +309,14 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr
-    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/6"] == [f"{k}/6" for k in range(1, 7)]
+    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/7"] == [f"{k}/7" for k in range(1, 8)]
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")
     assert "runs frozen-17, full-17 and wise_0.3-17" in shown, "workers are told for whom they train"
     assert f"factorjepa study --preset demo --out {out}" in shown
     assert f"Open {page}" in ran.stdout
+    assert (out / "decoder" / "decoder.safetensors").is_file(), "this backbone has no packaged one"
     page.unlink()
     checkpoint = next((out / "runs" / "full-17" / "checkpoints").glob("*/weights.safetensors"))
     before = checkpoint.stat().st_mtime_ns

@@ -9,9 +9,11 @@ from pydantic import Field, field_validator
 
 from .adaptation import method_named
 from .adaptation.reference import FULL
+from .backbones.packaged import packaged_weights
 from .config import Settings, resolve
 from .diagnostics.settings import EvaluateSettings
 from .errors import ConfigError
+from .rendering.decoder import load_decoder
 from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
 from .training.settings import TrainSettings
@@ -46,7 +48,7 @@ class StudySettings(Settings):
     tested: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many clips
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
-    decoder: Literal["packaged", "train", "none"] = "packaged"  # who draws predicted futures; train: on this corpus
+    decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     mixed: bool = True  # the mixed-effects check of `compare`
 
@@ -65,8 +67,16 @@ class StudySettings(Settings):
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
-        if self.decoder == "train":
-            self.decode_settings(Path())
+        self.draws()
+
+    def draws(self) -> Literal["packaged", "train", "none"]:
+        """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""
+        settings = self.decode_settings(Path())
+        if self.decoder != "auto":
+            return self.decoder
+        known = settings.weights is None and packaged_weights(f"{settings.arch}.decoder") is not None
+        met = load_decoder(None, settings.arch).contract["settings"]["sizes"] if known else []
+        return "packaged" if set(settings.sizes) <= set(met) else "train"
 
     def decode_settings(self, data: Path) -> DecodeSettings:
         """Of a decoder for the runs' backbone at the size that they see."""

@@ -10,16 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
-from conftest import Process
 from diagnostics.fakes import constant, oracle, subject
 from diagnostics.test_leaks import with_another_future
+from factorjepa.decoded import DECODER
 from factorjepa.detectors.boxes import Detections
 from factorjepa.diagnostics.asks import Answers
 from factorjepa.diagnostics.evaluation import run_pass
 from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
-from factorjepa.errors import RenderingError
+from factorjepa.errors import DiagnosticsError, RenderingError
 from factorjepa.pixels import Frames
 from factorjepa.rendering import drawn
 from factorjepa.rendering.decoder import StoredDecoder
@@ -30,6 +33,7 @@ from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
+from factorjepa.verbs.decode import decode_app
 
 CPU = torch.device("cpu")
 Values = dict[tuple[str, str], dict[str, float]]  # diagnostic and variant -> clip -> value
@@ -150,35 +154,29 @@ def test_runs_become_scores_that_the_statistics_take(
 
 
 def test_a_decoder_of_another_encoder_draws_nothing(
-    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, process: Process
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path
 ) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(decoder_folder / "decoder.safetensors")
-    from safetensors import safe_open
-
-    with safe_open(decoder_folder / "decoder.safetensors", framework="pt") as opened:
+    with safe_open(decoder_folder / DECODER, framework="pt") as opened:
         header = json.loads(opened.metadata()["factorjepa decoder"])
     header["latents"]["encoder"] = "0000000000000000"
-    save_file(tensors, tmp_path / "other.safetensors", {"factorjepa decoder": json.dumps(header)})
-    ran = process("decode", "evaluate", trained("frozen"), "--out", tmp_path, "--split", "audit",
-                  "--decoder", tmp_path / "other.safetensors")  # fmt: skip
-    assert ran.returncode == 1
-    assert "was trained on the target encoder 0000000000000000" in ran.stderr
+    save_file(load_file(decoder_folder / DECODER), tmp_path / DECODER, {"factorjepa decoder": json.dumps(header)})
+    settings = EvaluateSettings(split="audit", clips=2)
+    with pytest.raises(DiagnosticsError, match="was trained on the target encoder 0000000000000000"):
+        evaluate_decoded([trained("frozen")], tmp_path, Looking(tmp_path), settings, CPU)
 
 
 def test_the_verbs_show_the_table_and_write_pictures(
-    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, process: Process
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path
 ) -> None:
-    runs = [trained("frozen"), trained("factorjepa")]
-    common = ("--out", tmp_path, "--decoder", decoder_folder, "--split", "audit", "--clips", "3")
-    ran = process("decode", "evaluate", *runs, *common)
-    assert ran.returncode == 0, ran.stderr
-    for word in ("target (oracle)", "the last frame again", "FactorJEPA", "psnr ↑", "flow epe ↓"):
-        assert word in ran.stdout
-    assert "no weights of LPIPS were given" in ran.stdout
-    drew = process("decode", "render", *runs, *common, "--count", "2")
-    assert drew.returncode == 0, drew.stderr
-    assert "2 clips to look at" in drew.stdout
+    runs = [str(trained("frozen")), str(trained("factorjepa"))]
+    common = ["--out", str(tmp_path), "--decoder", str(decoder_folder), "--split", "audit", "--clips", "3"]
+    ran = CliRunner().invoke(decode_app, ["evaluate", *runs, *common], catch_exceptions=False)
+    assert ran.exit_code == 0
+    for word in ("oracle", "last frame", "FactorJEPA", "psnr ↑", "flow epe ↓", "available"):
+        assert word in ran.output
+    assert "no weights of LPIPS were given" in ran.output.replace("\n", " ")
+    drew = CliRunner().invoke(decode_app, ["render", *runs, *common, "--count", "2"], catch_exceptions=False)
+    assert drew.exit_code == 0
+    assert "2 clips to look at" in drew.output
     assert (tmp_path / "decoded" / "gallery.png").is_file()
     assert (tmp_path / "decoded" / "01" / "future.gif").is_file()

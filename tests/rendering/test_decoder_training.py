@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from typer.testing import CliRunner
 
-from conftest import Process
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import EvaluationLoader, Loader
 from factorjepa.corpus.splits import Split
@@ -22,6 +22,7 @@ from factorjepa.rendering.decoder import StoredDecoder, load_decoder, refuse_oth
 from factorjepa.rendering.latents import TargetLatents
 from factorjepa.rendering.settings import DecodeSettings
 from factorjepa.rendering.training import DecoderTraining
+from factorjepa.verbs.decode import decode_app
 
 CPU = torch.device("cpu")
 Decoding = Callable[..., DecodeSettings]
@@ -160,14 +161,13 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read(decoding:
         DecoderTraining(decoding(context=11), CPU)
 
 
-def test_the_verb_trains_and_says_what_is_disabled(decoding: Decoding, tmp_path: Path, process: Process) -> None:
+def test_the_verb_trains_and_says_what_is_disabled(decoding: Decoding, tmp_path: Path) -> None:
     values = decoding()
-    words = [f"weights={values.weights}", "arch=file", "sizes=[32]", "updates=2", "validate_every=2", "batch=4",
+    words = ["train", values.data, "--out", str(tmp_path / "d"), f"weights={values.weights}", "arch=file", "sizes=[32]",
+             "updates=2", "validate_every=2", "batch=4",
              "decoder={width: 24, depth: 1, heads: 2, channels: 8, widths: [8, 8, 8, 8]}"]  # fmt: skip
-    ran = process("decode", "train", values.data, "--out", tmp_path / "d", *words)
-    assert ran.returncode == 0, ran.stderr
-    assert "decoder.safetensors: chosen at update 2" in ran.stdout
+    ran = CliRunner().invoke(decode_app, words, catch_exceptions=False)
+    assert "decoder.safetensors: chosen at update 2" in ran.output
     assert "disabled terms of the objective: perceptual, motion, regularisation" in ran.stderr
-    again = process("decode", "train", values.data, "--out", tmp_path / "d", *words)
-    assert again.returncode == 1
-    assert "--resume" in again.stderr
+    with pytest.raises(TrainingError, match="--resume"):
+        CliRunner().invoke(decode_app, words, catch_exceptions=False)

@@ -169,30 +169,31 @@ def _device(name: str | None) -> torch.device:
 
 def _table(comparison: Comparison, scores: Scores) -> Table:
     """The paper's table: a row per source of latents, mean and deficit to the oracle, the interval below."""
-    from ..report.numbers import decimals, interval, number
+    from ..report.numbers import decimals, number
 
     rows = {(row.method, row.diagnostic, row.variant): row for row in comparison.scores}
     measures = {name: info.direction for name, info in scores.diagnostics.items() if info.status == "secondary"}
     methods = {run.method: run.title for run in scores.runs}
-    table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left",
-                  title="Decoded futures: mean (worse than the oracle by), 95 % interval")  # fmt: skip
-    table.add_column("latents of", max_width=22)
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left",
+                  title="Decoded futures: mean, 95 % interval, worse than the oracle by")  # fmt: skip
+    table.add_column("latents of", no_wrap=True, min_width=14)
     for name, direction in measures.items():
         title = name.removeprefix("decoded_").replace("_", " ")
-        table.add_column(f"{title} {'↓' if direction == 'lower' else '↑'}", justify="right")
+        table.add_column(f"{title} {'↓' if direction == 'lower' else '↑'}", justify="right", no_wrap=True)
 
     def cell(method: str, name: str, variant: str, beside: str | None) -> str:
         row = rows.get((method, name, variant))
         if row is None:
             return "not\navailable"
-        places = max(decimals(row.low, row.high, row.mean), 2)
+        places = min(decimals(row.low, row.high, row.mean), 3)
         worse = rows.get((method, name, beside)) if beside else None
-        behind = f" ({number(worse.mean, places, sign=True)})" if worse is not None else ""
-        return f"{number(row.mean, places)}{behind}\n[dim]{interval(row.low, row.high, places)}[/]"
+        behind = f"\n[dim]by {number(worse.mean, places)}[/]" if worse is not None else ""
+        between = f"{number(row.low, places)} {number(row.high, places)}"
+        return f"{number(row.mean, places)}\n[dim]{between}[/]{behind}"
 
     any_method = next(iter(methods), "")
-    table.add_row("the last frame again", *(cell(any_method, name, "copy", None) for name in measures))
-    table.add_row("target (oracle)", *(cell(any_method, name, "oracle", None) for name in measures))
+    table.add_row("last frame", *(cell(any_method, name, "copy", None) for name in measures))
+    table.add_row("oracle", *(cell(any_method, name, "oracle", None) for name in measures))
     for method, title in methods.items():
         table.add_row(title, *(cell(method, name, "pooled", "deficit") for name in measures))
     return table

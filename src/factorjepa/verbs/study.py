@@ -122,11 +122,12 @@ def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) ->
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
     from ..decoded import DECODER
 
-    if settings.decoder == "none":
+    draws = settings.draws()
+    if draws == "none":
         console.print("left out: decoder is none", highlight=False)
         return
     decoder = None
-    if settings.decoder == "train":
+    if draws == "train":
         decoder = out / "decoder"
         if not (decoder / DECODER).is_file():
             train_decoder(settings.decode_settings(data), decoder, resume=True)

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint suite bench clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -12,7 +12,10 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $(READY)
 
-test: lint
+test: $(READY)
+	$(MAKE) --jobs 2 lint suite  # side by side: the type checker keeps one core busy for a minute
+
+suite: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY)

@@ -99,7 +99,7 @@ def wait_for_steps(out: Path, steps: int, process: subprocess.Popen[str]) -> Non
 
 
 def test_a_run_killed_at_any_moment_goes_on_to_the_same_losses(settings: Make, tmp_path: Path) -> None:
-    chosen = settings(method="factorjepa_raw", updates=30, save_every=2, validate_every=30, validation_clips=1)
+    chosen = settings(method="factorjepa_raw", updates=16, save_every=2, validate_every=16, validation_clips=1)
     config = tmp_path / "run.yaml"
     config.write_text(dump(chosen))
     train(chosen, tmp_path / "whole")

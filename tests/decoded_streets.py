@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from factorjepa.decoded import DecodedExample, Failure
+from factorjepa.decoded import TRUTH, DecodedExample, Failure
 from factorjepa.rendering.panels import common_box
 from factorjepa.world import WorldSettings, clip
 
@@ -68,5 +68,5 @@ def decoded(
         f"mumbai/s0{seed}/v{index:02d}#1.0", SECONDS, last, observed, blurred(observed, 0.7), drawn, TITLES,
         "factorjepa" if without else "", without, influence, agents[1:], common_box(observed, drawn),
         {method: one for method, one in found.items() if method in drawn}, "mini for nano",
-        "most agents of the test split",
+        "most agents of the test split", "test", TRUTH,
     )  # fmt: skip

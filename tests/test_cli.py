@@ -291,6 +291,14 @@ def test_simulate_says_what_it_repaired(command: Command, tmp_path: Path) -> Non
     assert f"{victim}: had " in ran.stderr
 
 
+@pytest.mark.parametrize(("name", "complaint"), [("tpu", "there is no device 'tpu': choose cpu or cuda"),
+                                                 ("quantum", "there is no device 'quantum'")])  # fmt: skip
+def test_a_device_that_is_not_there_is_said(command: Command, tmp_path: Path, name: str, complaint: str) -> None:
+    ran = command("evaluate", tmp_path / "run", "--out", tmp_path / "s", "--device", name)
+    assert ran.returncode == 1
+    assert complaint in ran.stderr
+
+
 def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(command: Command, tmp_path: Path) -> None:
     small = {"dim": 48, "depth": 4, "heads": 2, "mlp_hidden": 96, "taps": (0, 1, 2, 3), "grid": (4, 4),
              "predictor_dim": 48, "predictor_depth": 2, "predictor_heads": 2}  # fmt: skip

@@ -64,6 +64,11 @@ def test_the_same_score_twice_is_refused() -> None:
         scores(row(), row(value=0.6))
 
 
+def test_an_infinite_score_is_refused() -> None:
+    with pytest.raises(ScoresError, match="infinite scores"):
+        scores(row(value=float("inf")))
+
+
 def test_an_undescribed_diagnostic_is_refused() -> None:
     with pytest.raises(ScoresError, match="nothing describes: other"):
         scores(row(diagnostic="other"))

@@ -26,6 +26,7 @@ from .storage import write_atomic, write_text
 
 FOLDER, ABOUT, FRAMES, GIF = "decoded", "decoded.json", "frames.npz", "future.gif"
 DECODER = "decoder.safetensors"  # in a folder of `decode train`
+TRUTH, TEACHER = "ground truth", "the teacher's regions, which miss agents and take scenery for some"
 CHANNELS = {"L": "layout", "A": "agents", "I": "interactions"}  # k of factor removal
 
 Frames = NDArray[np.uint8]
@@ -56,11 +57,13 @@ class DecodedExample:
     influence: Mapping[str, NDArray[np.float32]] = field(
         default_factory=dict
     )  # L, A, I -> [T, H, W], sums to 1 a frame
-    agents_THW: NDArray[np.bool_] | None = None  # where agents are in the observed future: the contour of every panel
+    agents_THW: NDArray[np.bool_] | None = None  # of the observed future: the contour of every panel
     box: tuple[int, int, int, int] | None = None  # left, top, right, bottom in pixels: where methods disagree most
     failures: Mapping[str, Sequence[Failure]] = field(default_factory=dict)  # by method
-    decoder: str = ""  # "mini for nano"
+    decoder: str = ""  # as the scores' evaluator names it: "mini for nano, 0123456789abcdef"
     note: str = ""  # why this clip
+    split: str = ""
+    agents_by: str = ""  # who says where agents are: TRUTH or TEACHER
 
     def __post_init__(self) -> None:
         shape = self.observed_THW3.shape
@@ -87,6 +90,12 @@ class DecodedExample:
     def title_of(self, method: str) -> str:
         return self.titles.get(method, method)
 
+    def contour(self) -> str:
+        """What the white line is; empty where there is none."""
+        if self.agents_THW is None:
+            return ""
+        return f"White: agents of the observed future{f', by {self.agents_by}' if self.agents_by else ''}."
+
     def changes(self) -> str:
         """How much each channel matters at all: an influence map says only where. Empty where none was left out."""
         if not self.without:
@@ -110,9 +119,11 @@ class _About(BaseModel):
     methods: list[str]
     titles: dict[str, str]
     removed_from: str = ""
+    agents_by: str = ""
     box: tuple[int, int, int, int] | None = None
     failures: dict[str, list[dict[str, Any]]] = {}
     decoder: str = ""
+    split: str = ""
     note: str = ""
 
 
@@ -134,7 +145,8 @@ def write_decoded(folder: Path, example: DecodedExample) -> Path:
     write_atomic(folder / FRAMES, save)
     about = _About(
         clip_id=example.clip_id, seconds=example.seconds, methods=list(example.methods), titles=dict(example.titles),
-        removed_from=example.removed_from, box=example.box, decoder=example.decoder, note=example.note,
+        removed_from=example.removed_from, agents_by=example.agents_by, box=example.box, decoder=example.decoder,
+        split=example.split, note=example.note,
         failures={method: [{**vars(one), "evidence": _finite(one.evidence)} for one in found]
                   for method, found in example.failures.items()},
     )  # fmt: skip
@@ -152,7 +164,7 @@ def read_decoded(folder: Path) -> DecodedExample:
             {name: arrays[f"method/{name}"] for name in about.methods}, about.titles, about.removed_from,
             _of(arrays, "without/"), _of(arrays, "influence/"), arrays.get("agents"), about.box,
             {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
-            about.note,
+            about.note, about.split, about.agents_by,
         )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
         raise ReportError(f"{folder}: cannot be read as a decoded future ({error}); render it again") from error

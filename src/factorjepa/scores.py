@@ -250,6 +250,8 @@ class Scores:
         unknown = set(self.values("diagnostic")) - self.diagnostics.keys()
         if unknown:
             raise ScoresError(f"scores of diagnostics that nothing describes: {', '.join(sorted(unknown))}")
+        if pc.any(pc.is_inf(self.table["value"])).as_py():
+            raise ScoresError("there are infinite scores, of which no mean exists: evaluate again, or leave them out")
         counted = self.table.group_by(list(KEY)).aggregate([("value", "count")])
         if counted.num_rows < self.table.num_rows:
             (twice,) = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()

@@ -60,9 +60,9 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path}: could not be written ({error.strerror or error}).")
 
 
-def remove_partials(folder: Path) -> int:
-    """Delete what a killed writer left under `folder`; return how many files that were."""
-    leftovers = list(folder.rglob(f".*{PARTIAL}"))
+def remove_partials(folder: Path, deep: bool = True) -> int:
+    """Delete what a killed writer left under `folder` (in it alone unless `deep`); return how many files that were."""
+    leftovers = list((folder.rglob if deep else folder.glob)(f".*{PARTIAL}"))
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)
     return len(leftovers)

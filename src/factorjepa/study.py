@@ -50,6 +50,8 @@ class StudySettings(Settings):
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
+    lpips: str | None = None  # weights of LPIPS; without them it is not available
+    detector: str | None = None  # ONNX agent detector of decoded frames (None: the shipped one)
     mixed: bool = True  # the mixed-effects check of `compare`
 
     @field_validator("methods", "seeds")

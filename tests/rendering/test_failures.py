@@ -249,6 +249,18 @@ def test_every_symptom_that_is_there_has_one_attribution(predicted: float, oracl
         assert found is Attribution.ORACLE_PRESENT
 
 
+@pytest.mark.parametrize(("predicted", "oracle", "shared", "wanted"), [
+    (10.0, 0.7, 0.7, Attribution.PREDICTION_CONDITIONED),  # O loses one of many, which is no symptom
+    (10.0, 2.0, 2.0, Attribution.MIXED),
+    (10.0, 9.0, 0.1, Attribution.PREDICTION_CONDITIONED),  # O fails as well, elsewhere
+    (1.1, 0.9, 0.9, Attribution.ORACLE_PRESENT),
+])  # fmt: skip
+def test_the_oracle_shares_the_blame_only_for_what_it_shows(
+    predicted: float, oracle: float, shared: float, wanted: Attribution
+) -> None:
+    assert attribute(Strength(predicted, oracle, shared), FailureSettings()) is wanted
+
+
 def test_frames_and_agents_must_belong_together() -> None:
     whole = triplet(WHOLE, WHOLE)
     with pytest.raises(RenderingError, match="agents of 3 predicted frames"):

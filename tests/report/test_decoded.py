@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,8 +202,34 @@ def test_a_comparison_of_other_scores_is_not_shown(tmp_path: Path) -> None:
     write_futures(tmp_path, ())
     scores(("frozen", "factorjepa")).write(tmp_path / "decoded" / "scores.parquet")
     made = make_report(tmp_path, settings=QUICK)
+    assert any("their comparison is older than their scores" in note for note in made.notes)
+    os.utime(tmp_path / "decoded" / "comparison" / "comparison.json")
+    made = make_report(tmp_path, settings=QUICK)
     assert any("their comparison was made from other scores" in note for note in made.notes)
     assert "street" not in {element.attributes["id"] for element in read(made.page).of("section")}
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"decoder": "another"}, "drawn by another decoder or of another split"),
+    ({"split": "validation"}, "drawn by another decoder or of another split"),
+])  # fmt: skip
+def test_pictures_of_another_decoder_or_split_are_not_shown_beside_the_scores(
+    changed: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    write_futures(tmp_path, ())
+    write_decoded(tmp_path / "decoded" / "09", light(**changed))
+    read_, problems = futures.read_futures(tmp_path)
+    assert not read_.examples
+    assert any(said in problem for problem in problems)
+
+
+def test_decoded_scores_of_other_clips_are_not_shown_beside_the_latent_ones(tmp_path: Path) -> None:
+    write_futures(tmp_path, ())
+    read_, _ = futures.read_futures(tmp_path)
+    other = Scores.of_rows([], {}, {"split": "audit"}, [])
+    kept, notes = futures.refuse_other_clips(read_, other)
+    assert not kept
+    assert "another split" in notes[0]
 
 
 needs_browser = pytest.mark.skipif(

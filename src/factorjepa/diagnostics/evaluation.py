@@ -108,7 +108,8 @@ def evaluate(
     entries, made.failed = entries_of(runs, data, targets)
     parts: list[Scores] = []
     with only_writer(out, "evaluating"):
-        remove_partials(out)
+        remove_partials(out, deep=False)  # a decoding may be writing into decoded/
+        remove_partials(out / PARTS)
         done = 0
         for conditions in dict.fromkeys(entry.conditions for entry in entries):
             group = [entry for entry in entries if entry.conditions == conditions]

@@ -201,8 +201,13 @@ class DecodedAgents(DecodedDiagnostic):
             true = scene.kept(("true agents", self.studio), lambda: _true_agents(scene))
             values["truth"] = [summed(frames).f1 for frames in self._counts(true, predicted)]
             values["truth/oracle"] = [summed(frames).f1 for frames in self._counts(true, ideal)]
+        reasons = {
+            "precision": "no agent is found in the decoded future",
+            "recall/small": "no small agent is found in the observed future",
+            "recall/hidden": "no agent that others hide is found in the observed future",
+        }
         for variant, of_clips in values.items():
-            self.put(scene.clips, variant, of_clips, nobody)
+            self.put(scene.clips, variant, of_clips, reasons.get(variant, nobody))
 
     def _counts(self, there: list[list[Agents]], drawn: Drawn) -> list[list[AgentCounts]]:
         """Of every clip and frame."""

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..decoded import CHANNELS, FOLDER, DecodedExample, Failure, write_decoded
+from ..decoded import ABOUT, CHANNELS, FOLDER, TEACHER, TRUTH, DecodedExample, Failure, write_decoded
 from ..diagnostics.asks import PLAIN, Predicted, Subject
 from ..diagnostics.evaluator import Evaluator, Scenes
 from ..diagnostics.examples import first_runs, ranked, subjects_of
@@ -65,8 +65,8 @@ def render(
         warn_of_another_size(studio, conditions.window.size)
         subjects = subjects_of(first, evaluator, device)
         made = examples_of(subjects, evaluator, studio, count, progress)
-        for old in (out / FOLDER).glob("[0-9][0-9]"):
-            shutil.rmtree(old)  # of an earlier rendering
+        for old in (out / FOLDER).glob(f"*/{ABOUT}"):
+            shutil.rmtree(old.parent)  # of an earlier rendering
         named_examples = {f"{number:02d}": example for number, example in enumerate(made)}
         folders = [write_decoded(out / FOLDER / name, example) for name, example in named_examples.items()]
         write_gallery(out / FOLDER, named_examples)
@@ -153,6 +153,7 @@ def _example(
     parted = OURS if OURS in drawn else next((name for name, one in drawn.items() if one.without), "")
     without = {k: pixels[b] for k, pixels in drawn[parted].without.items()} if parted else {}
     times = scene.times_BT[b]
+    agents, by = _agents(scene, b, scenes)
     return DecodedExample(
         scene.clips[b].clip_id,
         tuple((times[scene.context :] - times[scene.context - 1]).tolist()),
@@ -164,11 +165,13 @@ def _example(
         parted if without else "",
         {k: to_bytes(pixels) for k, pixels in without.items()},
         {k: influence_map(drawn[parted].pixels_BT3HW[b], pixels) for k, pixels in without.items()},
-        _agents(scene, b, scenes),
+        agents,
         common_box(seen, methods),
         failures=_failures(scene, b, studio, drawn),
-        decoder=studio.stored.name,
+        decoder=studio.identity()["decoder"],
         note=note,
+        split=scene.settings.split,
+        agents_by=by,
     )
 
 
@@ -179,17 +182,17 @@ def _failures(scene: Scene, b: int, studio: Studio, drawn: Mapping[str, _Drawing
     return {name: failures_of(scene, b, studio, one.drawn) for name, one in drawn.items()}
 
 
-def _agents(scene: Scene, b: int, scenes: Scenes) -> NDArray[np.bool_] | None:
-    """Where agents are in the observed future: by ground truth, else by the teacher, else unknown."""
+def _agents(scene: Scene, b: int, scenes: Scenes) -> tuple[NDArray[np.bool_] | None, str]:
+    """Where agents are in the observed future, and who says so: ground truth (of audit clips), else the teacher."""
     if scenes.part.truth:
-        masks = agent_masks(scene, b)[scene.context :].astype(np.uint8)
+        masks, by = agent_masks(scene, b)[scene.context :].astype(np.uint8), TRUTH
     elif scene.known.packets is not None:
-        masks = agent_support(scene.known.packets[b])[scene.context :]
+        masks, by = agent_support(scene.known.packets[b])[scene.context :], TEACHER
     else:
-        return None
+        return None, ""
     H, W = scene.frames_BTHW3.shape[2:4]
     resized = [cv2.resize(np.ascontiguousarray(one), (W, H), interpolation=cv2.INTER_NEAREST) for one in masks]
-    return np.stack(resized).astype(bool)
+    return np.stack(resized).astype(bool), by
 
 
 def _errors(subject: Subject, scenes: Scenes, told: Callable[[int], object]) -> dict[str, float]:

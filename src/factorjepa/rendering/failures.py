@@ -111,15 +111,15 @@ def find_failures(
 def attribute(strength: Strength, settings: FailureSettings) -> Attribution | None:
     """Panel A; None where P does not show the symptom.
 
-    The prediction's strength is the part that O shares and the part that is new. With `material` at most a half, at
-    least one of them is material.
+    The prediction's strength is the part that O shares and the part that is new. Where the new part is not material,
+    O shows as much. Else O must show the symptom itself, and share a material part of it, to share the blame.
     """
     if strength.predicted < 1.0:
         return None
-    if strength.shared < settings.material:
-        return Attribution.PREDICTION_CONDITIONED
     if strength.predicted - strength.shared < settings.material:
         return Attribution.ORACLE_PRESENT
+    if strength.oracle < 1.0 or strength.shared < settings.material:
+        return Attribution.PREDICTION_CONDITIONED
     return Attribution.MIXED
 
 

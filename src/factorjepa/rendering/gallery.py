@@ -21,7 +21,6 @@ from .sheets import Row, abreast, sheet
 
 GALLERY, FILMSTRIP, CHANNEL_SHEET, FILM = "gallery.png", "filmstrip.png", "channels.png", "future.mp4"
 CONTEXT, OBSERVED, ORACLE = "Context", "Observed future", "Oracle decode"
-_CONTOUR = "White: agents of the observed future."
 _FIRST, _LAST = ("frozen", "auto_rgn", "factorjepa_raw"), ("factorjepa",)
 _FPS, _HOLD, _HOLD_ENDS = 4.0, 3, 6  # a frame of 4 fps footage is held three times as long, the ends six times
 _ABREAST = 4  # panels in a row of the moving picture
@@ -53,7 +52,7 @@ def gallery(examples: Sequence[DecodedExample], frame: int = -1) -> Frame:
             rows.append(Row(zoomed, follows=True))
     decoders = sorted({example.decoder for example in examples if example.decoder})
     said = [
-        _CONTOUR if any(example.agents_THW is not None for example in examples) else "",
+        next(filter(None, (example.contour() for example in examples)), ""),
         "Red: the same region in every panel, enlarged below it." if any(example.box for example in examples) else "",
         f"Decoder: {', '.join(decoders)}." if decoders else "",
     ]
@@ -69,7 +68,7 @@ def filmstrip(example: DecodedExample) -> Frame:
         for title, frames in _futures(example)
     ]  # fmt: skip
     heads = [f"+{seconds:.2f} s" for seconds in example.seconds]
-    return sheet(heads, rows, f"{example.clip_id}.{'' if example.agents_THW is None else f' {_CONTOUR}'}")
+    return sheet(heads, rows, f"{example.clip_id}. {example.contour()}".strip())
 
 
 def moving(example: DecodedExample) -> list[tuple[Frame, int]]:

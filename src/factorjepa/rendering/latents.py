@@ -1,7 +1,8 @@
 """What a decoder may learn from: target-encoder latents of training clips with the frames they show. Nothing else.
 
-`TargetLatents` come out of `TargetSource` alone, which is given a frozen encoder and clips of a split; no prediction of
-any method can become one. Whatever updates a decoder checks this once more (`refuse_untrainable`).
+`TargetLatents` come out of `TargetSource` alone, which is given a frozen encoder and clips of a split and remembers
+what it gave out. Whatever updates a decoder asks it (`TargetSource.refuse_untrainable`): an object that it did not
+give out, a changed copy too, trains nothing.
 
 Shapes: B clips, t future tokens, D width, T future frames, H x W pixels.
 """
@@ -9,6 +10,7 @@ Shapes: B clips, t future tokens, D width, T future frames, H x W pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ from ..errors import RenderingError
 from .transport import Grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TargetLatents:
     """`Y* = sg[f(x)]` of a batch, and x+."""
 
@@ -29,24 +31,6 @@ class TargetLatents:
     last_B3HW: Tensor  # the last context frame
     grid: Grid  # of the future
     split: Split
-    encoder: str  # digest
-
-    def to(self, device: torch.device) -> TargetLatents:
-        tokens, future, last = (x.to(device) for x in (self.tokens_BtD, self.future_BT3HW, self.last_B3HW))
-        return TargetLatents(tokens, future, last, self.grid, self.split, self.encoder)
-
-
-def refuse_untrainable(latents: object, encoder: str) -> None:
-    """An error unless these are target latents of training clips by the encoder that the decoder is for."""
-    if not isinstance(latents, TargetLatents):
-        raise RenderingError(
-            f"a decoder learns from target-encoder latents alone, not from {type(latents).__name__}: predictions of a "
-            "compared method would favour that method"
-        )
-    if latents.split is not Split.TRAIN:
-        raise RenderingError(f"a decoder learns from training clips alone, not from {latents.split} clips")
-    if latents.encoder != encoder:
-        raise RenderingError(f"these latents are of the encoder {latents.encoder}, the decoder is for {encoder}")
 
 
 class TargetSource:
@@ -55,9 +39,22 @@ class TargetSource:
     def __init__(self, reference: Reference, memory_gb: float) -> None:
         self.reference, self.digest = reference, reference.digest()
         self._room = int(memory_gb * 1e9)
+        self._given: WeakSet[TargetLatents] = WeakSet()
         self._kept: dict[tuple[str, float, int, bool], Tensor] = {}
 
-    def latents(self, batch: Batch, mirrored: bool = False) -> TargetLatents:
+    def refuse_untrainable(self, latents: object) -> None:
+        """An error unless these are target latents of training clips that this source gave out."""
+        if not isinstance(latents, TargetLatents):
+            raise RenderingError(
+                f"a decoder learns from target-encoder latents alone, not from {type(latents).__name__}: predictions "
+                "of a compared method would favour that method"
+            )
+        if latents not in self._given:
+            raise RenderingError("these latents did not come out of the frozen target encoder: they train no decoder")
+        if latents.split is not Split.TRAIN:
+            raise RenderingError(f"a decoder learns from training clips alone, not from {latents.split} clips")
+
+    def latents(self, batch: Batch, mirrored: bool = False, device: torch.device | str = "cpu") -> TargetLatents:
         """Of the clips' own split. `mirrored`: left and right are exchanged before the encoder looks."""
         frames = batch.frames.flip(3) if mirrored else batch.frames
         keys = [
@@ -81,7 +78,7 @@ class TargetSource:
         shown = frames.permute(0, 1, 4, 2, 3)
         whole = self.reference.grid(torch.empty(1, 3, *frames.shape[1:4], device="meta"))
         grid = (whole[0] - context // self.reference.spec.tubelet, *whole[1:])
-        return TargetLatents(
-            tokens.float(), shown[:, context:].float() / 255, shown[:, context - 1].float() / 255, grid,
-            Split(splits.pop()), self.digest,
-        )  # fmt: skip
+        future, last = (part.float().to(device) / 255 for part in (shown[:, context:], shown[:, context - 1]))
+        given = TargetLatents(tokens.float().to(device), future, last, grid, Split(splits.pop()))
+        self._given.add(given)
+        return given

@@ -30,9 +30,9 @@ from ..training.optimiser import adamw, parameter_groups, rate, set_rate
 from ..training.origin import open_backbone
 from ..training.run import RunDirectory
 from .decoder import Decoder, Latents, save_decoder
-from .latents import TargetLatents, TargetSource, refuse_untrainable
+from .latents import TargetLatents, TargetSource
 from .metrics.lpips import Lpips
-from .objective import Perceptual, decode_loss, squared_weights
+from .objective import decode_loss, squared_weights
 from .settings import DecodeSettings
 
 _LOG_EVERY = 25
@@ -73,7 +73,7 @@ class DecoderTraining:
 
     def update(self, latents: TargetLatents) -> dict[str, Tensor]:
         """One step on target latents of training clips."""
-        refuse_untrainable(latents, self.source.digest)
+        self.source.refuse_untrainable(latents)
         settings = self.settings
         set_rate(self.optimiser, rate(self.step, settings.updates, settings.warmup, settings.floor))
         self.decoder.train()
@@ -91,10 +91,9 @@ class DecoderTraining:
         self.decoder.eval()
         sums: dict[str, float] = {}
         for latents in held_out:
-            moved = latents.to(self.device)
-            loss, parts = self._loss(moved)
-            shown = self.decoder(moved.tokens_BtD, moved.grid).clamp(0, 1)
-            mse_B = torch.square(shown - moved.future_BT3HW).mean((1, 2, 3, 4))
+            loss, parts = self._loss(latents)
+            shown = self.decoder(latents.tokens_BtD, latents.grid).clamp(0, 1)
+            mse_B = torch.square(shown - latents.future_BT3HW).mean((1, 2, 3, 4))
             found = {"loss": loss, **parts, "psnr": (-10 * torch.log10(mse_B.clamp_min(1e-10))).mean()}
             for name, value in found.items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(mse_B)
@@ -108,7 +107,7 @@ class DecoderTraining:
         chosen = corpus.validation()
         chosen = chosen.subset(min(settings.validation_clips, len(chosen)), seed=0)
         held_out = [
-            self.source.latents(batch)
+            self.source.latents(batch, device=self.device)
             for size in settings.sizes
             for batch in EvaluationLoader(chosen, settings.window(size), settings.batch, settings.workers)
         ]
@@ -118,7 +117,7 @@ class DecoderTraining:
             best = _best(run)
             for batch, mirrored in self._batches(corpus):
                 started = time.monotonic()
-                parts = self.update(self.source.latents(batch, mirrored).to(self.device))
+                parts = self.update(self.source.latents(batch, mirrored, self.device))
                 last = self.step == settings.updates
                 if self.step % _LOG_EVERY == 0 or last:
                     values = {name: value.item() for name, value in parts.items()}
@@ -151,7 +150,7 @@ class DecoderTraining:
             "update scope": self.decoder.scope(),
             "output": f"{settings.frames - settings.context} RGB frames at {settings.fps:g} fps, clipped to 0-1",
             "objective": {name: weight or "disabled" for name, weight in losses.items()},
-            "perceptual network": Path(settings.lpips).name if settings.lpips and losses["perceptual"] else "none",
+            "perceptual network": self.perceptual.name if self.perceptual else "none",
             "criterion": CRITERION,
             "chosen": {"step": step, "validation clips": clips, **validation},
             "settings": settings.model_dump(mode="json", exclude={"data"}),
@@ -215,7 +214,7 @@ def _weights(decoder: Decoder) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu() for name, tensor in decoder.state_dict().items()}
 
 
-def _perceptual(settings: DecodeSettings, device: torch.device) -> Perceptual | None:
+def _perceptual(settings: DecodeSettings, device: torch.device) -> Lpips | None:
     if not settings.losses.perceptual or settings.lpips is None:
         return None
     return Lpips.load(settings.lpips, device=device)

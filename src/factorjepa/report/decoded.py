@@ -12,7 +12,9 @@ from ..errors import ScoresError
 from ..rendering.gallery import column_order
 from ..scores import DiagnosticInfo, Scores
 from ..statistics import Comparison, ScoreRow
+from ..statistics.comparison import FILE
 from ..statistics.contrasts import OURS
+from ..words import counted
 from .markup import Markup, joined, tag
 from .material import Decoded
 from .numbers import NOTHING, decimals, interval, number
@@ -29,6 +31,7 @@ L1, FAILURES = "decoded_l1", "decoded_failures"
 ORACLE, COPY, DEFICIT, GAP, DYNAMIC = "oracle", "copy", "deficit", "gap", "dynamic"
 _HORIZON, _WORDS = re.compile(r"h\d+"), {DYNAMIC: "moving regions"}
 _ARROWS = {"lower": " \N{DOWNWARDS ARROW}", "higher": " \N{UPWARDS ARROW}"}
+_AGAIN = "decoded futures are left out: {}; run `factorjepa decode evaluate` and `render` again"
 _SECOND = 0.13  # so near to a second is a second
 
 
@@ -42,7 +45,27 @@ def read_futures(out: Path) -> tuple[Decoded, list[str]]:
         scores, comparison = Scores.read(folder / SCORES), Comparison.read(folder / COMPARISON)
     except ScoresError as error:
         return Decoded(examples), [*problems, f"decoded futures: {error}"]
-    return Decoded(examples, scores, comparison), problems
+    if (folder / COMPARISON / FILE).stat().st_mtime < (folder / SCORES).stat().st_mtime:
+        return Decoded(examples), [*problems, _AGAIN.format("their comparison is older than their scores")]
+    by = {"decoder": scores.evaluator.get("decoder"), "split": scores.evaluator.get("split")}
+    strange = [one for one in examples if any(said and getattr(one, name) != said for name, said in by.items())]
+    if strange:
+        problems.append(
+            f"decoded futures: {counted(len(strange), 'example')} left out, drawn by another decoder or of another "
+            "split than the scores: render them again"
+        )
+    return Decoded([one for one in examples if one not in strange], scores, comparison), problems
+
+
+def refuse_other_clips(decoded: Decoded, scores: Scores) -> tuple[Decoded, list[str]]:
+    """Decoded scores beside latent ones must be of the same clips, windows and split."""
+    if decoded.scores is None:
+        return decoded, []
+    names = [name for name in ("split", "measure clips", "window")
+             if decoded.scores.evaluator.get(name) != scores.evaluator.get(name)]  # fmt: skip
+    if not names:
+        return decoded, []
+    return Decoded(), [_AGAIN.format(f"they were measured with another {' and '.join(names)} than the other scores")]
 
 
 def heading(decoded: Decoded) -> str:
@@ -59,8 +82,7 @@ def section(decoded: Decoded) -> Markup:
         "never on a prediction. The oracle is its picture of the true latents: what is wrong there already is the "
         "decoder's limit, not the forecast's. All panels have the same range and size."
     )
-    if any(example.agents_THW is not None for example in decoded.examples):
-        said += " The white contour is where agents are in the observed future."
+    said += "".join(f" {one}" for one in dict.fromkeys(example.contour() for example in decoded.examples) if one)
     caution = (
         "Read with care: this shows what latents imply under one decoder. It is secondary to the latent metrics above, "
         "and what a channel's removal changes is no evidence that factors were identified."

@@ -29,7 +29,7 @@ from ..statistics.strata import strata_in, stratified
 from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
-from .decoded import read_futures
+from .decoded import read_futures, refuse_other_clips
 from .material import Decoded, Material, Statement
 from .page import page
 from .provenance import corpus_of, steps_of
@@ -71,7 +71,8 @@ def make_report(
     if decoded.scores and decoded.comparison and not _fits(decoded.comparison, decoded.scores):
         decoded = Decoded(decoded.examples)
         undecoded.append("decoded futures: their comparison was made from other scores; evaluate them again")
-    notes += [*scores.lacks(), *unreadable, *broken, *undecoded]
+    decoded, elsewhere = refuse_other_clips(decoded, scores)
+    notes += [*scores.lacks(), *unreadable, *broken, *undecoded, *elsewhere]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
         decoded=decoded, data=_statement(corpus, required=data is not None),

@@ -205,7 +205,7 @@ def methods_table(material: Material, backbone: str) -> Markup:
     hours_said = "Time of all updates of one run, summed over its processes; mean over seeds"
     chosen = Cell("checkpoint", hint="The update that validation chose")
     headings: list[str | Cell] = [
-        "method", "family", "trainable", chosen, Cell("GPU-hours", hint=hours_said), "seeds", "dominated by",
+        "method", "family", "trainable", chosen, Cell("training hours", hint=hours_said), "seeds", "dominated by",
     ]  # fmt: skip
     return table(
         headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)

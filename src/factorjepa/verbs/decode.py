@@ -11,10 +11,9 @@ from rich.table import Table
 
 from ..terminal import console, counting, error_console
 from ..words import counted
+from .devices import chosen_device
 
 if TYPE_CHECKING:
-    import torch
-
     from ..rendering.settings import DecodeSettings
     from ..scores import Scores
     from ..statistics import Comparison
@@ -69,7 +68,7 @@ def train_decoder(settings: DecodeSettings, out: Path, resume: bool, device: str
     """Train, with progress, and say what came of it."""
     from ..rendering.training import DecoderTraining
 
-    training = DecoderTraining(settings, _device(device))
+    training = DecoderTraining(settings, chosen_device(device))
     losses = settings.losses.model_dump()
     off = [name for name, weight in losses.items() if not weight]
     if off:
@@ -109,6 +108,7 @@ def evaluate(
     from ..decoded import FOLDER
     from ..diagnostics.evaluation import failures
     from ..diagnostics.settings import EvaluateSettings
+    from ..errors import ScoresError
     from ..rendering.evaluation import Looking, evaluate_decoded
     from ..report.provenance import corpus_of
     from ..statistics import CompareSettings, compare
@@ -117,12 +117,17 @@ def evaluate(
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
     looking = Looking(decoder, lpips, detector)
     with counting("decoding", "clip") as progress:
-        made = evaluate_decoded(runs, out, looking, settings, _device(device), data, targets, progress)
+        made = evaluate_decoded(runs, out, looking, settings, chosen_device(device), data, targets, progress)
     comparing = CompareSettings(mixed="none")
-    comparison = compare(made.scores, comparing)
-    comparison.strata = stratified(made.scores, strata_in(data or corpus_of(made.scores), made.scores), comparing)
-    comparison.write(out / FOLDER / "comparison")
-    console.print(_table(comparison, made.scores))
+    try:
+        comparison = compare(made.scores, comparing)
+    except ScoresError as error:
+        console.print(f"no intervals: {error}", highlight=False, soft_wrap=True, markup=False)
+    else:
+        levels = strata_in(data or corpus_of(made.scores), made.scores)
+        comparison.strata = stratified(made.scores, levels, comparing)
+        comparison.write(out / FOLDER / "comparison")
+        console.print(_table(comparison, made.scores))
     for line in made.scores.lacks():
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
@@ -157,14 +162,8 @@ def render(
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
     looking = Looking(decoder, None, detector)
     with counting("rendering", "clip") as progress:
-        folders = draw(runs, out, looking, settings, _device(device), count, data, targets, progress)
+        folders = draw(runs, out, looking, settings, chosen_device(device), count, data, targets, progress)
     console.print(f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at", highlight=False, soft_wrap=True)
-
-
-def _device(name: str | None) -> torch.device:
-    import torch
-
-    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def _table(comparison: Comparison, scores: Scores) -> Table:

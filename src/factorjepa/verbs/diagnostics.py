@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ..terminal import console, counting, error_console
 from ..words import counted, listed
+from .devices import chosen_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,6 @@ def evaluate(
 
     Example:  [bold]factorjepa evaluate runs/frozen runs/factorjepa --out scores --split audit[/bold]
     """
-    import torch
 
     from ..config import resolve
     from ..diagnostics.evaluation import evaluate as measure
@@ -55,7 +55,7 @@ def evaluate(
     from ..diagnostics.settings import EvaluateSettings
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = chosen_device(device)
     with counting("evaluating", "clip") as progress:
         made = measure(runs, out, settings, place, data, targets, progress)
     for table in _summary(made.scores, console.width):
@@ -105,7 +105,6 @@ def scorecard(
     Example:  [bold]factorjepa scorecard out --encoder nano --encoder dinov2_vits14=dinov2_vits14_pretrain.pth \
     --out card[/bold]
     """
-    import torch
 
     from ..backbones.frozen import side_of
     from ..config import resolve
@@ -116,7 +115,7 @@ def scorecard(
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
     pairs = [(arch, Path(file) if file else None) for arch, _, file in (one.partition("=") for one in encoder)]
     window = WindowSpec(size=size or max(side_of(arch) for arch, _ in pairs))
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = chosen_device(device)
     with counting("scoring", "clip") as progress:
         made = score(data, pairs, out, settings, place, window, context, progress)
     for table in _summary(made.scores, console.width):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..terminal import console
+from .devices import chosen_device
 
 
 def profile(
@@ -34,8 +35,6 @@ def profile(
     import json as format_json
     from typing import Any
 
-    import torch
-
     from ..config import resolve
     from ..profiling.measuring import profile as measured
     from ..profiling.report import table
@@ -45,7 +44,7 @@ def profile(
     from ..storage import write_text
     from ..training.settings import PRESET_OF, TrainSettings
 
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = chosen_device(device)
     settings = resolve(TrainSettings, PRESET_OF.get(arch, "nano"), overrides or [], data="-", arch=arch, method=method)
     if not any(one.startswith("accumulate=") for one in overrides or []):
         passes = max(1, CLIPS // (gpus * settings.batch)) if place.type == "cuda" else 1

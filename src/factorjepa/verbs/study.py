@@ -120,7 +120,9 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
 
 def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
+    from ..config import dump
     from ..decoded import DECODER
+    from ..training.run import RunDirectory
 
     draws = settings.draws()
     if draws == "none":
@@ -129,12 +131,16 @@ def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) ->
     decoder = None
     if draws == "train":
         decoder = out / "decoder"
-        if not (decoder / DECODER).is_file():
-            train_decoder(settings.decode_settings(data), decoder, resume=True)
-    scores, split, clips = out / "scores", settings.split, settings.tested
-    decode_evaluate(runs, scores, decoder=decoder, split=split, clips=clips)
+        wanted = settings.decode_settings(data)
+        if (decoder / DECODER).is_file():
+            RunDirectory.existing(decoder).refuse_other(dump(wanted), ())
+        else:
+            train_decoder(wanted, decoder, resume=True)
+    scores, split, clips, change = out / "scores", settings.split, settings.tested, list(settings.measuring)
+    lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
+    decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change)
     if settings.examples:
-        decode_render(runs, scores, decoder=decoder, count=settings.examples, split=split, clips=clips)
+        decode_render(runs, scores, decoder, settings.examples, split, clips, detector, change=change)
 
 
 def _train(settings: StudySettings, data: Path, out: Path) -> None:

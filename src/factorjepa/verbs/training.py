@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from ..terminal import console, counting, error_console
+from .devices import chosen_device
 
 
 def train(
@@ -91,7 +92,6 @@ def trunk(
 
     Example:  [bold]factorjepa trunk out --method factorjepa --engine ray[/bold]
     """
-    import torch
 
     from ..config import resolve
     from ..engines import engine_named
@@ -103,7 +103,7 @@ def trunk(
     settings = resolve(
         TrainSettings, preset, overrides or [], data=str(data), method=method, seed=seed, trunk_cache=str(folder)
     )
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = chosen_device(device)
     if workers is None and engine == "processes":
         workers = default_workers(place)
     workforce = engine_named(engine, workers, gpus=float(place.type == "cuda"))
@@ -245,7 +245,6 @@ def pretrain(
 
     Example:  [bold]factorjepa pretrain runs/nano steps=200 batch=16 sources=40 sources_at_start=8[/bold]
     """
-    import torch
 
     from ..config import resolve
     from ..training.pretrain import Pretraining, PretrainSettings
@@ -253,7 +252,7 @@ def pretrain(
 
     scenes = resolve(WorldSettings, world)
     settings = resolve(PretrainSettings, overrides=overrides or [], world=scenes.model_dump(mode="json"))
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = chosen_device(device)
     run = Pretraining(out, settings, place)
     with counting(f"pretraining {settings.arch}", "step") as progress:
         record = run.run(windows or out / "windows", workers, resume, progress)

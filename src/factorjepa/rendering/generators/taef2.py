@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...backbones.weights import sha256_of
 from ...errors import RenderingError
 from .generator import Generator
 
@@ -37,7 +38,7 @@ class Taef2(Generator):
             generator.layers.load_state_dict(state, strict=True)
         except RuntimeError as error:
             raise RenderingError(f"{path}: is not a taef2 decoder: {error}") from None
-        generator.origin = Path(path).name
+        generator.origin = f"{Path(path).name} (sha256 {sha256_of(Path(path))[:16]})"
         return generator
 
     def steps(self, frames: int) -> int:

@@ -175,6 +175,8 @@ class TestTables:
         touch(tmp_path / "a.mp4")
         (one,) = read_table(table(tmp_path, "a.mp4,Pune", ",,,"))
         assert (one.city, one.session, one.capture_mode) == ("Pune", "", "")
+        with pytest.raises(CorpusError, match=r"session is not known of 1 file.*; capture_mode is not known of 1 file"):
+            refuse_unknown([one])
 
     @pytest.mark.parametrize(("separator", "said"), [(";", "semicolons"), ("\t", "tabs")])
     def test_another_separator_is_named(self, tmp_path: Path, separator: str, said: str) -> None:

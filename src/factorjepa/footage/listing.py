@@ -91,16 +91,17 @@ def refuse_unknown(found: Sequence[Listed]) -> None:
     taken = [one for one in found if not one.refused]
     if not taken:
         raise CorpusError("there are no files to ingest: name videos, folders of videos or a CSV")
-    for name in ("city", "session", "capture_mode"):
-        without = [one.file for one in taken if not getattr(one, name)]
-        if without:
-            option = (
-                "give --capture-mode drive, walk or aerial if it is one for all, or " if name == "capture_mode" else ""
-            )
-            raise CorpusError(
-                f"{name} is not known of {counted(len(without), 'file')}, first {without[0]!r}: {option}"
-                "write a table with --template, fill it in and ingest that"
-            )
+    unknown = {name: [one.file for one in taken if not getattr(one, name)] for name in COLUMNS[1:]}
+    said = [
+        f"{name} is not known of {counted(len(files), 'file')}, first {files[0]!r}"
+        for name, files in unknown.items()
+        if files
+    ]
+    if said:
+        option = (
+            "give --capture-mode drive, walk or aerial if it is one for all, or " if unknown["capture_mode"] else ""
+        )
+        raise CorpusError(f"{'; '.join(said)}: {option}write a table with --template, fill it in and ingest that")
 
 
 def read_table(path: Path) -> list[Listed]:

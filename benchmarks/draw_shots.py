@@ -8,6 +8,7 @@ CORPUS is an ingested corpus, SOURCE_ID one of its sources ("montreal/all/edited
 from __future__ import annotations
 
 import argparse
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from factorjepa.corpus.preview import font
 from factorjepa.corpus.rejected import read_rejected
 from factorjepa.video import read_frames
 
-FRAMES, WIDE, HIGH, BAND = 12, 96, 72, 46
+WIDTH, WIDE, HIGH, BAND = 1152, 96, 72, 46  # px of the strip, of a frame, of what stands below
 KEPT, LEFT_OUT, INK = "#00846a", "#c8501e", "#222222"
 
 
@@ -40,18 +41,18 @@ def main() -> None:
         if row.source == options.source and row.t_start is not None and row.t_end is not None
     ]
     end = max(part[2] for part in parts)
-    width = FRAMES * WIDE
-    image = Image.new("RGB", (width, HIGH + BAND), "white")
+    image = Image.new("RGB", (WIDTH, HIGH + BAND), "white")
     draw = ImageDraw.Draw(image)
-    times = (np.arange(FRAMES) + 0.5) * end / FRAMES
-    for number, frame in enumerate(read_frames(options.video, times)):
-        image.paste(Image.fromarray(frame).resize((WIDE, HIGH), Image.Resampling.LANCZOS), (number * WIDE, 0))
     for shot, start, stop, word, colour in sorted(parts):
-        left, right = round(start / end * width), round(stop / end * width) - 2
+        left, right = round(start / end * WIDTH), round(stop / end * WIDTH) - 2
+        edges = [*range(left, right, WIDE), right]  # the last frame of a part is cut off where its bar ends
+        times = np.array([(a + b) / 2 for a, b in pairwise(edges)]) / WIDTH * end
+        for (a, b), frame in zip(pairwise(edges), read_frames(options.video, times), strict=True):
+            tile = Image.fromarray(frame).resize((WIDE, HIGH), Image.Resampling.LANCZOS)
+            image.paste(tile.crop((0, 0, b - a, HIGH)), (a, 0))
         draw.rectangle((left, HIGH + 4, right, HIGH + 22), fill=colour)
         draw.text(((left + right) / 2, HIGH + 13), word, fill="white", font=font(12), anchor="mm")
         draw.text(((left + right) / 2, HIGH + 34), f"shot {shot}, {stop - start:.1f} s", INK, font(12), anchor="mm")
-        draw.line((left, 0, left, HIGH + 22), fill="white", width=3)
     image.save(options.out, quality=88)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from factorjepa.errors import VideoError
 from factorjepa.footage.cutting import Sampler
-from factorjepa.footage.decoding import Decoded, Framing, SourceVideo, read_header
+from factorjepa.footage.decoding import Decoded, Faults, Framing, SourceVideo, read_header
 from factorjepa.footage.settings import LimitSettings
 from factorjepa.video import Frames, write_video
 
@@ -40,6 +40,13 @@ def resampled(path: Path, fps: float) -> list[int]:
 
 
 class TestTimes:
+    @pytest.mark.parametrize("kind", ["mkv", "mp4", "ts"])
+    @pytest.mark.parametrize("start", [0, 5000])
+    def test_a_file_lasts_as_long_whenever_its_clock_begins(self, tmp_path: Path, kind: str, start: int) -> None:
+        times = [start + k / 12 for k in range(24)]
+        path = encode(tmp_path / f"late.{kind}", numbered(24), times)
+        assert read_header(path, path.name, LIMITS).seconds == pytest.approx(2, abs=0.2)
+
     def test_a_variable_frame_rate_is_resampled_by_timestamp(self, tmp_path: Path) -> None:
         times = [0.0, 0.04, 0.08, 0.5, 0.54, 1.0, 1.3, 1.31, 1.32, 1.9]
         path = encode(tmp_path / "vfr.mkv", numbered(10), times)
@@ -207,3 +214,8 @@ class TestRefusals:
         write_video(path, street(1, 24), 12)
         header = read_header(path, "fine", LIMITS)
         assert (header.width, header.height, header.fps, header.seconds) == (96, 64, 12.0, 2.0)
+
+
+def test_faults_are_counted_in_words() -> None:
+    assert str(Faults(packets=2, frames=1, ended="cut off")) == "2 undecodable packets; 1 damaged frame; cut off"
+    assert not str(Faults())

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,26 @@ class TestGrowing:
         again = run(more, grown)
         assert (again.seconds, again.added) == (0, 0)
         assert (contents(grown), moments(grown)) == (before, files)
+
+    def test_columns_that_others_added_stay_with_the_clips_that_are_as_they_were(
+        self, copied: Path, few: Path, more: Path
+    ) -> None:
+        added = [
+            replace(clip, attributes={**clip.attributes, "density_stratum": "low", "rank": k})
+            for k, clip in enumerate(Manifest.read(copied))
+        ]
+        added[0] = replace(added[0], attributes={**added[0].attributes, "privacy": "other than it was made"})
+        Manifest(added).write(copied)
+        run(few, copied)
+        first, *others = Manifest.read(copied)
+        assert others == added[1:]
+        assert "rank" not in first.attributes
+        before = contents(copied)
+        run(few, copied)
+        assert contents(copied) == before
+        run(more, copied)
+        ranks = {clip_id: clip.attributes.get("rank") for clip_id, clip in rows(copied).items()}
+        assert ranks == dict.fromkeys(ranks) | {clip.clip_id: clip.attributes["rank"] for clip in others}
 
     @pytest.mark.parametrize("jobs", [3, 4])
     def test_interrupted_while_growing_and_run_again_it_is_the_same(

@@ -91,6 +91,7 @@ class TestContents:
         }
         details = {Path(row.file).name: row.detail for row in read_rejected(made)}
         assert "audio only" in details["talk.m4a"]
+        assert details["empty.mp4"].startswith("is empty (0 bytes)")
         assert "picture" in details["photo.jpg"]
         assert "agra/s01/a#0." in details["copy of a.mkv"]
 

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from factorjepa.corpus.checks import unsafe_path
 from factorjepa.corpus.splits import Split
 from factorjepa.errors import CorpusError
-from factorjepa.footage.listing import Listed, list_sources, read_table, refuse_unknown, slug, write_template
+from factorjepa.footage.listing import (
+    Listed,
+    list_sources,
+    read_table,
+    refuse_nested,
+    refuse_unknown,
+    slug,
+    write_template,
+)
 from factorjepa.footage.planning import Examination, plan_sources
 from factorjepa.footage.settings import SplitSettings
 
@@ -77,6 +85,24 @@ class TestFolders:
             list_sources([tmp_path / "nowhere"])
 
 
+class TestOut:
+    @pytest.mark.parametrize(
+        ("source", "out"), [("footage", "footage/corpus"), ("footage", "footage"), ("corpus/clips", "corpus"),
+                            ("corpus/clips/a.mp4", "corpus"), ("footage", "elsewhere/../footage/new/corpus")],
+    )  # fmt: skip
+    def test_a_corpus_in_its_footage_or_footage_in_its_corpus_is_refused(
+        self, tmp_path: Path, source: str, out: str
+    ) -> None:
+        touch(tmp_path / "footage" / "a.mp4")
+        touch(tmp_path / "corpus" / "clips" / "a.mp4")
+        with pytest.raises(CorpusError, match=r"lies in the .*; choose another --out"):
+            refuse_nested([tmp_path / source], tmp_path / out)
+
+    def test_a_corpus_beside_its_footage_or_below_its_table_is_not(self, tmp_path: Path) -> None:
+        touch(tmp_path / "footage" / "a.mp4")
+        refuse_nested([tmp_path / "footage", table(tmp_path)], tmp_path / "footage corpus")
+
+
 class TestTables:
     def test_a_template_filled_in_is_a_table(self, tmp_path: Path) -> None:
         touch(tmp_path / "Pune" / "s01" / "a b.mp4")
@@ -131,6 +157,33 @@ class TestTables:
         touch(tmp_path / "a.mp4")
         with pytest.raises(CorpusError, match="column"):
             read_table(table(tmp_path, "a.mp4,Pune,s1,walk,3"[: 14 if head == "file,city" else None], head=head))
+
+    def test_several_problems_of_header_and_rows_are_said_together(self, tmp_path: Path) -> None:
+        head = "file,city,City,session,capture_mode,split,sharpness"
+        with pytest.raises(CorpusError) as error:
+            read_table(
+                table(tmp_path, "gone.mp4,Pune,Agra,s1,swim,some,3", "", ",Pune,Pune,s1,,,", ",,,,,,", head=head)
+            )
+        text = str(error.value)
+        assert "Found 6 errors" in text
+        for part in ("column 'city' is there 2 times ('city', 'City')", "column 'sharpness' has the name",
+                     "line 2: there is no file 'gone.mp4'", "line 2: split 'some'", "line 2: capture mode 'swim'",
+                     "line 4: names no file, but has city, session"):  # fmt: skip
+            assert part in text
+
+    def test_a_row_may_be_shorter_than_the_header(self, tmp_path: Path) -> None:
+        touch(tmp_path / "a.mp4")
+        (one,) = read_table(table(tmp_path, "a.mp4,Pune", ",,,"))
+        assert (one.city, one.session, one.capture_mode) == ("Pune", "", "")
+        with pytest.raises(CorpusError, match=r"session is not known of 1 file.*; capture_mode is not known of 1 file"):
+            refuse_unknown([one])
+
+    @pytest.mark.parametrize(("separator", "said"), [(";", "semicolons"), ("\t", "tabs")])
+    def test_another_separator_is_named(self, tmp_path: Path, separator: str, said: str) -> None:
+        path = table(tmp_path, "a.mp4,Pune,s1,walk")
+        path.write_text(path.read_text().replace(",", separator))
+        with pytest.raises(CorpusError, match=rf"separated by {said}, not by commas"):
+            read_table(path)
 
     def test_bytes_that_are_no_table(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00garbage")

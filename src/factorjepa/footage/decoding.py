@@ -21,6 +21,7 @@ from av.stream import Disposition
 
 from ..errors import VideoError
 from ..video import Frames, opened, reason_of
+from ..words import counted
 from .settings import LimitSettings
 
 _DEINTERLACER = "bwdif"
@@ -61,9 +62,9 @@ class Faults:
     ended: str = ""  # why reading stopped before the end
 
     def __str__(self) -> str:
-        parts = {"undecodable packets": self.packets, "damaged frames": self.frames, "untimed frames": self.untimed}
+        parts = {"undecodable packet": self.packets, "damaged frame": self.frames, "untimed frame": self.untimed}
         return "; ".join(
-            [f"{count} {what}" for what, count in parts.items() if count] + [self.ended] * bool(self.ended)
+            [counted(count, what) for what, count in parts.items() if count] + [self.ended] * bool(self.ended)
         )
 
 
@@ -78,13 +79,21 @@ def read_header(path: Path, name: str, limits: LimitSettings) -> Header:
         if width * height > limits.pixels:
             raise VideoError(f"{width}x{height} pixels are more than limits.pixels={limits.pixels} allows")
         rate = stream.average_rate or stream.guessed_rate
-        seconds = container.duration / av.time_base if container.duration else 0.0
+        seconds = _lasting(container)
         if stream.duration is not None and stream.time_base is not None:
             seconds = float(stream.duration * stream.time_base)
         fps = float(rate) if rate else 0.0
         if 0 < fps < limits.min_fps:
             raise VideoError(f"{fps:.3g} frames per second are fewer than limits.min_fps={limits.min_fps:g}")
         return Header(stream.codec_context.name, width, height, fps, max(0.0, seconds))
+
+
+def _lasting(container: av.container.InputContainer) -> float:
+    """Seconds of the file, as stated. Matroska states when the last frame ends, whenever the first begins."""
+    stated, start = container.duration or 0, container.start_time or 0
+    if "matroska" in container.format.name and 0 < start < stated:
+        stated -= start
+    return stated / av.time_base
 
 
 @dataclass

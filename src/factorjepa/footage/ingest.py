@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,7 @@ def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[s
                 rows.append(_row(source, record, clip, settings, statement))
     if settings.store.kind == "shards":
         lay_into_shards(out, kept, settings.store.shard_mb * 1_000_000)
+    rows = _with_columns_of_others(out, rows)
     rows.sort(key=lambda row: row.source)
     result.rejected.sort(key=lambda one: (one.file, one.t_start or 0.0, one.stage, one.reason))
     result.manifest = Manifest(rows)
@@ -154,6 +155,24 @@ def _assemble(out: Path, plan: Plan, settings: IngestSettings, statement: dict[s
     write_datacard(out, result.manifest, _processing(settings, plan), statement, result.rejected)
     result.manifest.write(out)
     return result
+
+
+def _with_columns_of_others(out: Path, rows: Sequence[Clip]) -> list[Clip]:
+    """Clips that are as they were keep attributes that were added since, such as the strata of `regime measure`."""
+    try:
+        before = {clip.clip_id: clip for clip in Manifest.read(out)}
+    except CorpusError:  # none yet, or damaged: it is written anew
+        return list(rows)
+    return [
+        replace(row, attributes={**was.attributes, **row.attributes})
+        if (was := before.get(row.clip_id)) and _is_as_it_was(row, was)
+        else row
+        for row in rows
+    ]
+
+
+def _is_as_it_was(row: Clip, was: Clip) -> bool:
+    return row.attributes.items() <= was.attributes.items() and row == replace(was, attributes=row.attributes)
 
 
 def _drop(

@@ -30,6 +30,7 @@ _MODES = {
     "drive": "drive", "driving": "drive", "dashcam": "drive", "walk": "walk", "walking": "walk",
     "aerial": "aerial", "drone": "aerial", "drive-through": "drive", "walk-through": "walk",
 }  # fmt: skip
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}  # what spreadsheets write where the comma is the decimal sign
 _NAME_BYTES = 80  # of a part of an id; file systems allow 255 for all of a name
 
 
@@ -72,52 +73,90 @@ def list_sources(sources: Sequence[Path], capture_mode: str = "") -> list[Listed
     return sorted(found, key=lambda one: one.file)
 
 
+def refuse_nested(sources: Sequence[Path], out: Path) -> None:
+    """A corpus inside its own footage would be footage of the next run."""
+    corpus = out.resolve()
+    for source in sources:
+        footage = source.resolve()
+        if footage.is_dir() and corpus.is_relative_to(footage):
+            raise CorpusError(
+                f"{out}: lies in the footage {source}, and would be taken for footage; choose another --out"
+            )
+        if footage.is_relative_to(corpus):
+            raise CorpusError(f"{source}: lies in the corpus {out}; choose another --out")
+
+
 def refuse_unknown(found: Sequence[Listed]) -> None:
     """Every file that will be opened must have a city, a session and a capture mode."""
     taken = [one for one in found if not one.refused]
     if not taken:
         raise CorpusError("there are no files to ingest: name videos, folders of videos or a CSV")
-    for name in ("city", "session", "capture_mode"):
-        without = [one.file for one in taken if not getattr(one, name)]
-        if without:
-            option = (
-                "give --capture-mode drive, walk or aerial if it is one for all, or " if name == "capture_mode" else ""
-            )
-            raise CorpusError(
-                f"{name} is not known of {counted(len(without), 'file')}, first {without[0]!r}: {option}"
-                "write a table with --template, fill it in and ingest that"
-            )
+    unknown = {name: [one.file for one in taken if not getattr(one, name)] for name in COLUMNS[1:]}
+    said = [
+        f"{name} is not known of {counted(len(files), 'file')}, first {files[0]!r}"
+        for name, files in unknown.items()
+        if files
+    ]
+    if said:
+        option = (
+            "give --capture-mode drive, walk or aerial if it is one for all, or " if unknown["capture_mode"] else ""
+        )
+        raise CorpusError(f"{'; '.join(said)}: {option}write a table with --template, fill it in and ingest that")
 
 
 def read_table(path: Path) -> list[Listed]:
     """The rows of a CSV; files are looked for under the folder that it lies in. Everything wrong is said at once."""
-    try:
-        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CorpusError(f"{path}: cannot be read as CSV in UTF-8 ({error})") from None
-    names = {name: _column(name) for name in (rows[0] if rows else {}) if name is not None}
-    problems = [f"column {name!r} is missing" for name in COLUMNS if rows and name not in names.values()]
-    fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"} | FILLED
-    problems += [
-        f"column {name!r} has the name of a column that ingest fills; rename it"
-        for name in names.values()
-        if name in fixed or name.startswith("privacy_")
-    ]
-    found, usable = [], not problems
-    for number, row in enumerate(rows, start=2):
-        values = {names[key]: clean(value or "") for key, value in row.items() if key is not None}
-        if None in row:
-            problems.append(f"line {number}: has more fields than the header")
-        elif usable and values["file"]:
-            try:
-                found.append(_from_row(path.resolve().parent, values))
-            except (CorpusError, StorageError) as error:
-                problems.append(f"line {number}: {error}")
+    header, rows = _read_csv(path)
+    names = [_column(name) for name in header]
+    problems = _header_problems(header, names)
+    known, found = set(COLUMNS) <= set(names), []
+    for line, cells in rows:
+        values = dict(zip(names, (clean(cell) for cell in cells), strict=False))
+        if len(cells) > len(names):
+            problems.append(f"line {line}: has more fields than the header")
+        elif known and values.get("file"):
+            one, wrong = _from_row(path.resolve().parent, {**dict.fromkeys(names, ""), **values})
+            problems += [f"line {line}: {what}" for what in wrong]
+            found.append(one)
+        elif known and any(values.values()):
+            filled = ", ".join(name for name, value in values.items() if value)
+            problems.append(f"line {line}: names no file, but has {filled}")
     if not rows:
         problems.append("it has no rows")
     if problems:
         raise CorpusError(report(str(path), problems))
     return found
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header, and each row that is not blank with the number of the line that it ends on."""
+    try:
+        reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True)
+        rows = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CorpusError(f"{path}: cannot be read as CSV in UTF-8 ({error})") from None
+    header = rows[0][1] if rows else []
+    if len(header) == 1 and (separator := next((one for one in _SEPARATORS if one in header[0]), "")):
+        raise CorpusError(
+            f"{path}: its columns are separated by {_SEPARATORS[separator]}, not by commas; save it again with commas"
+        )
+    return header, rows[1:]
+
+
+def _header_problems(header: Sequence[str], names: Sequence[str]) -> list[str]:
+    if not header:
+        return []
+    problems = [f"column {name!r} is missing" for name in COLUMNS if name not in names]
+    for name, times in Counter(names).items():
+        if times > 1 and name:
+            spelt = ", ".join(repr(given) for given, one in zip(header, names, strict=True) if one == name)
+            problems.append(f"column {name!r} is there {times} times ({spelt}); keep one")
+    fixed = {item.name for item in fields(Clip)} - {*COLUMNS, "split"} | FILLED
+    return problems + [
+        f"column {name!r} has the name of a column that ingest fills; rename it"
+        for name in dict.fromkeys(names)
+        if name in fixed or name.startswith("privacy_")
+    ]
 
 
 def write_template(path: Path, found: Iterable[Listed]) -> None:
@@ -186,17 +225,25 @@ def _derived(path: Path, name: str, above: tuple[str, ...]) -> Listed:
     return Listed(path, name, clean(places[0]), clean(session), mode)
 
 
-def _from_row(folder: Path, values: Mapping[str, str]) -> Listed:
-    path = inside(folder, values["file"])
-    if not path.is_file():
-        raise CorpusError(f"there is no file {values['file']!r} under {folder}")
-    split = values.get("split", "").lower()
+def _from_row(folder: Path, values: Mapping[str, str]) -> tuple[Listed, list[str]]:
+    """A file as its row describes it, and everything that is wrong with the row."""
+    wrong = []
+    path, mode, split = folder, "", values.get("split", "").lower()
+    try:
+        path = inside(folder, values["file"])
+        if not path.is_file():
+            wrong.append(f"there is no file {values['file']!r} under {folder}")
+    except StorageError as error:
+        wrong.append(str(error))
     if split and split not in tuple(Split):
-        raise CorpusError(f"split {split!r} is none of {', '.join(Split)}")
-    mode = _mode(values["capture_mode"]) if values["capture_mode"] else ""
-    attributes = {key: value for key, value in values.items() if key not in (*COLUMNS, "split") and value}
+        wrong.append(f"split {split!r} is none of {', '.join(Split)}")
+    try:
+        mode = _mode(values["capture_mode"]) if values["capture_mode"] else ""
+    except CorpusError as error:
+        wrong.append(str(error))
+    attributes = {key: value for key, value in values.items() if key and key not in (*COLUMNS, "split") and value}
     name = path.relative_to(folder).as_posix()
-    return Listed(path, clean(name), values["city"], values["session"], mode, split, attributes)
+    return Listed(path, clean(name), values["city"], values["session"], mode, split, attributes), wrong
 
 
 def _mode(word: str) -> str:

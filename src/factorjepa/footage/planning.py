@@ -137,7 +137,7 @@ def examine(job: _Examine) -> Examination:
             sha256 = _hash(job)
             return Examination(sha256, _header(job).seconds)
         except FactorJEPAError as error:
-            why = str(error)
+            why = str(error).removeprefix(f"{job.path.name}: ")  # the table of refused files names it
         except Exception as error:  # whatever a decoder makes of a hostile file concerns that file
             why = f"cannot be opened ({type(error).__name__}: {reason_of(error)})"
         return Examination(sha256, refused=why)
@@ -155,7 +155,7 @@ def _hash(job: _Examine) -> str:
 def _header(job: _Examine) -> Header:
     if job.path.suffix.lower() in _PICTURES:
         raise CorpusError("a picture, not a video")
-    return read_header(job.path, "", job.limits)
+    return read_header(job.path, job.path.name, job.limits)
 
 
 def plan_sources(

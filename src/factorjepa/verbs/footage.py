@@ -56,8 +56,10 @@ def ingest(
     Example:  [bold]factorjepa ingest footage/table.csv --out corpus --faces scrfd.onnx --plates plates.onnx[/bold]
     """
     from ..errors import ConfigError
-    from ..footage.listing import list_sources, write_template
+    from ..footage.listing import list_sources, refuse_nested, write_template
 
+    if out is not None:
+        refuse_nested(sources, out)
     found = list_sources(sources, capture_mode)
     if template is not None:
         write_template(template, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from hashlib import sha256
 from pathlib import Path
 
 import cv2
@@ -16,9 +17,10 @@ from factorjepa.footage.privacy import PrivacySettings, build, notices
 from factorjepa.footage.privacy.detection import Boxes, Finder, Together
 from factorjepa.footage.privacy.filter import Redaction
 from factorjepa.footage.privacy.interface import Filtered
-from factorjepa.footage.privacy.settings import BlurSettings
+from factorjepa.footage.privacy.licences import KNOWN, Model
+from factorjepa.footage.privacy.settings import BlurSettings, DetectionSettings
 
-from .scenes import SETTINGS, Pixels, Told, boxes, moving, noise, suppressed_file
+from .scenes import SETTINGS, Pixels, Told, boxes, moving, noise, onnx_file, suppressed_file
 
 pytest.importorskip("trackers")
 pytest.importorskip("supervision")
@@ -207,6 +209,57 @@ def test_a_detector_of_something_else_is_refused(tmp_path: Path) -> None:
     cars = suppressed_file(tmp_path / "cars.onnx", (0, 0, 9, 9, 0.9), names="{0: 'car', 1: 'bus'}")
     with pytest.raises(ConfigError, match=r"none of its classes \(car, bus\) is called a plate"):
         build(models(tmp_path).model_copy(update={"plates": (cars,)}))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("face", "pothole"), ("plate", "pothole"), ("face", "road surface")])
+def test_the_name_of_a_single_class_counts_too(tmp_path: Path, kind: str, name: str) -> None:
+    pytest.importorskip("onnx")
+    other = suppressed_file(tmp_path / "other.onnx", (0, 0, 9, 9, 0.9), names=f"{{0: '{name}'}}")
+    settings = models(tmp_path).model_copy(update={f"{kind}s": (other,)})
+    with pytest.raises(ConfigError, match=rf"none of its classes \({name}\) is called a {kind}"):
+        build(settings)
+    meant = DetectionSettings(classes=(name,))
+    assert build(settings.model_copy(update={f"{kind}_detection": meant})).statement["privacy"] == "on"
+
+
+@pytest.mark.parametrize("name", ["License-Plate", "number_plates", "LicensePlate", "Vehicle registration plate"])
+def test_a_single_class_called_a_plate_is_taken_whatever_its_number(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("onnx")
+    plate = suppressed_file(tmp_path / "named.onnx", (64, 64, 128, 80, 0.9), names=f"{{1: '{name}'}}")
+    privacy = build(models(tmp_path).model_copy(update={"plates": (plate,)}))
+    assert privacy(noise(4), 10.0).counts["plate_boxes"] == 4
+
+
+@pytest.mark.parametrize(("kind", "other"), [("face", "plate"), ("plate", "face")])
+def test_a_model_known_to_find_something_else_is_refused(
+    tmp_path: Path, kind: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    model = suppressed_file(tmp_path / "known.onnx", (0, 0, 9, 9, 0.9))
+    monkeypatch.setitem(KNOWN, sha256(model.read_bytes()).hexdigest(), Model("Nosy", other, "MIT", "a test"))
+    with pytest.raises(ConfigError, match=rf"is Nosy, a {other} detector; give a {kind} detector"):
+        build(models(tmp_path).model_copy(update={f"{kind}s": (model,)}))
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("face", "retinaplate"), ("plate", "retinaface")])
+@pytest.mark.parametrize("said", [False, True])
+def test_a_layout_of_the_other_kind_is_refused(tmp_path: Path, kind: str, layout: str, said: bool) -> None:
+    pytest.importorskip("onnx")
+    landmarks = 8 if layout == "retinaplate" else 10
+    cells = sum(2 * (320 // stride) ** 2 for stride in (8, 16, 32))
+    outputs = [np.zeros((1, cells, width), np.float32) for width in (4, 2, landmarks)]
+    model = onnx_file(tmp_path / "retina.onnx", *outputs)
+    update = {f"{kind}s": (model,)} | (
+        {f"{kind}_detection": DetectionSettings.model_validate({"layout": layout})} if said else {}
+    )
+    with pytest.raises(ConfigError, match=rf"laid out as {layout}'s.*give a {kind} detector"):
+        build(models(tmp_path).model_copy(update=update))
+
+
+@pytest.mark.parametrize("kind", ["faces", "plates"])
+def test_off_with_a_detector_is_a_contradiction(kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"mode is off, but detectors are given \({kind}\)"):
+        resolve(IngestConfiguration, None, ["privacy.mode=off", f"privacy.{kind}=[x.onnx]"])
 
 
 def test_what_either_of_two_detectors_finds_is_blurred_and_what_both_find_counts_once() -> None:

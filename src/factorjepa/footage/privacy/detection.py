@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ...detectors.session import Device
 from ...detectors.tiles import detect_tiled, tile_share
 from ...errors import ConfigError, DetectorError
 from ...pixels import Frames
+from .licences import KNOWN
 from .settings import DetectionSettings
 
 Boxes = tuple[NDArray[np.float64], NDArray[np.float64]]  # [M, 4] in pixels and scores [M] of one frame
@@ -26,6 +28,11 @@ _WHERE = {
     "SCRFD (github.com/deepinsight/insightface, non-commercial) can be had",
     "plate": "train or export a YOLO for the plates of your region, as the paper did",
 }
+_CALLED = {  # whole words: a road's "surface" is no face
+    "face": re.compile(r"(?<![a-z])(human)?faces?(?![a-z])"),
+    "plate": re.compile(r"(?<![a-z])(licen[cs]e|number|registration|car|vehicle)?plates?(?![a-z])"),
+}
+_MADE_FOR = {"scrfd": "face", "yunet": "face", "centerface": "face", "retinaface": "face", "retinaplate": "plate"}
 _REDUCED = 1.4  # times: a picture that must shrink by more is looked at in tiles as well
 _ENLARGED_TILE = 2.0  # times at most: beyond it a network sees larger pixels, not more
 
@@ -44,11 +51,23 @@ class OnnxFinder:
         layouts = [layout for layout in ANY if settings.layout in (None, layout.name)]
         enlarged = _ENLARGED_TILE if settings.tiles else 1.0
         self._detector = Detector(path, None, layouts, settings.side, enlarged, settings.low, device)
+        self.layout = self._detector.layout
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        self._refuse_other(path, sought)
         wanted = settings.classes or _named_after(sought, self._detector)
         if wanted:
             self._detector.choose(wanted)
-        self.layout = self._detector.layout
-        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def _refuse_other(self, path: Path, sought: str) -> None:
+        """A detector of something else finds nothing, and nothing would be blurred."""
+        known = KNOWN.get(self.sha256)
+        if known and known.finds != sought:
+            raise ConfigError(f"{path}: is {known.name}, a {known.finds} detector; give a {sought} detector")
+        made_for = _MADE_FOR.get(self.layout, sought)
+        if made_for != sought:
+            raise ConfigError(
+                f"{path}: its outputs are laid out as {self.layout}'s, a {made_for} detector; give a {sought} detector"
+            )
 
     def __call__(self, frames: Frames) -> list[Boxes]:
         height, width = frames.shape[1:3]
@@ -91,15 +110,15 @@ def _each_once(looks: Sequence[Boxes]) -> Boxes:
 def _named_after(sought: str, detector: Detector) -> tuple[str, ...]:
     """Classes of a model with several that are called a face or a plate; none where all it finds is meant."""
     names = tuple((detector.names or {}).values())
-    if detector.classes == 1 or not (names or detector.classes == len(COCO)):
+    if not (names or detector.classes == len(COCO)):
         return ()
-    named = tuple(name for name in names if sought in name.lower())
+    named = tuple(name for name in names if _CALLED[sought].search(name.lower()))
     if not named:
         raise ConfigError(
             f"{detector.path}: none of its classes ({', '.join(names or COCO)}) is called a {sought}; give a {sought} "
             f"detector, or name the classes that are meant in privacy.{sought}_detection.classes"
         )
-    return named
+    return named if len(names) > 1 else ()
 
 
 def opened(paths: Sequence[Path], sought: str, settings: DetectionSettings, device: Device) -> list[OnnxFinder]:

@@ -92,3 +92,13 @@ class PrivacySettings(Settings):
     tracking: TrackingSettings = TrackingSettings()
     blur: BlurSettings = BlurSettings()
     checks: CheckSettings = CheckSettings()
+
+    @model_validator(mode="after")
+    def _off_has_no_detectors(self) -> PrivacySettings:
+        given = [name for name in ("faces", "plates") if getattr(self, name)]
+        if self.mode == "off" and given:
+            raise ValueError(
+                f"mode is off, but detectors are given ({', '.join(given)}): leave them "
+                "away, so that faces and plates stay visible, or leave off away, so that they are blurred"
+            )
+        return self

@@ -163,7 +163,7 @@ class _Found:
     scenes_B2S2: Array
     jack_means: tuple[Array, Array]  # [J, 2, M] for the clusters of each corpus
     jack_scenes: tuple[Array, Array]
-    drawn_BC: Array  # how often each city of the first corpus was drawn
+    drawn_BC: tuple[Array, Array]  # how often each cluster of each corpus was drawn
 
 
 def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | None, before: int, total: int) -> _Found:
@@ -187,10 +187,13 @@ def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | Non
         jack_means.append(np.array([one for one, _ in left]))
         jack_scenes.append(np.array([one for _, one in left]))
     whole_means, whole_scenes = pairing.values(*ones)
-    starts = pairing.hierarchies[0].starts_C
+    drawn = [
+        np.add.reduceat(its.astype(np.float64), hierarchy.starts_C, axis=1)
+        for its, hierarchy in zip(counts, pairing.hierarchies, strict=True)
+    ]
     return _Found(
         whole_means, whole_scenes, np.array(means), np.array(scenes), (jack_means[0], jack_means[1]),
-        (jack_scenes[0], jack_scenes[1]), np.add.reduceat(counts[0].astype(np.float64), starts, axis=1),
+        (jack_scenes[0], jack_scenes[1]), (drawn[0], drawn[1]),
     )  # fmt: skip
 
 
@@ -279,37 +282,38 @@ def _equal_stratum(pairing: _Pairing) -> Array:
 
 
 def _without_cities(pairing: _Pairing, found: _Found, column: int, settings: RegimeSettings) -> list[WithoutCity]:
-    """Leave one city of the first corpus out.
+    """Leave one city of either corpus out; of a reference that is drawn by source, nothing: no place is known there.
 
     The replicates that happened not to draw a city are a bootstrap without it (Efron 1992, jackknife after bootstrap).
     """
-    first = pairing.both[0]
-    if len(first.clusters) < 2:
-        return []
     effect = float(found.means_2M[0, column] - found.means_2M[1, column])
     rows = []
     tail = (1 - settings.confidence) / 2
-    for city, name in enumerate(first.clusters):
-        left = found.jack_means[0][city, :, column]
-        its = found.means_B2M[found.drawn_BC[:, city] == 0][:, :, column]
-        values = its[:, 0] - its[:, 1]
-        values = values[np.isfinite(values)]
-        low, high = np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
-        difference = float(left[0] - left[1])
-        survives = _agrees(difference, effect) and bool(low > 0 or high < 0)
-        rows.append(WithoutCity(name, difference, float(low), float(high), survives))
+    for side, one in enumerate(pairing.both):
+        if len(one.clusters) < 2 or (side == 1 and one.cluster == "source"):
+            continue
+        for city, name in enumerate(one.clusters):
+            left = found.jack_means[side][city, :, column]
+            its = found.means_B2M[found.drawn_BC[side][:, city] == 0][:, :, column]
+            values = its[:, 0] - its[:, 1]
+            values = values[np.isfinite(values)]
+            low, high = np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
+            difference = float(left[0] - left[1])
+            survives = _agrees(difference, effect) and bool(low > 0 or high < 0)
+            rows.append(WithoutCity(one.name, name, difference, float(low), float(high), survives))
     return rows
 
 
 def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
-    """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone."""
+    """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone.
+
+    Both corpora are drawn by cluster, so both need enough of them.
+    """
     effect, balance = row.difference, _balance(pairing)
-    for count, what in (
-        (balance.clusters_first, f"{pairing.both[0].cluster} groups of {pairing.both[0].name}"),
-        (balance.sources_other, f"source groups of {pairing.both[1].name}"),
-    ):
+    for count, one in zip((balance.clusters_first, balance.clusters_other), pairing.both, strict=True):
         if count < LEAST_CITIES:
-            return f"{UNTESTABLE}: {count} matched {what} are too few"
+            groups = f"{one.cluster} group{'' if count == 1 else 's'} of {one.name}"
+            return f"{UNTESTABLE}: {count} matched {groups} {'is' if count == 1 else 'are'} too few"
     if np.isnan(effect.low):
         return f"{UNTESTABLE}: {effect.note or 'no interval'}"
     reasons = []
@@ -319,7 +323,7 @@ def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
         reasons.append(f"turned round by {', '.join(turned)}")
     if unknown := [one.name for one in row.variations if np.isnan(one.difference)]:
         reasons.append(f"no value under {', '.join(unknown)}")
-    if carried := [one.city for one in row.without_city if not one.survives]:
+    if carried := [f"{one.city} of {one.corpus}" for one in row.without_city if not one.survives]:
         reasons.append(f"not without {', '.join(carried)}")
     if reasons:
         return f"{NOT_STABLE}: {'; '.join(reasons)}"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from factorjepa.corpus.manifest import Manifest
-from factorjepa.errors import RegimeError
+from factorjepa.errors import RegimeError, ReportError
 from factorjepa.regime.axes import AXES
 from factorjepa.regime.controls import Control
 from factorjepa.regime.population import Population
@@ -59,6 +59,27 @@ def test_the_scene_table_has_ratios_of_means_in_its_last_row(apart: RegimeCompar
     assert last.first.value == pytest.approx(np.mean([r.first.value for r in strata]))
     assert last.ratio.value == pytest.approx(last.first.value / last.other.value, rel=1e-3)
     assert its["market"].difference.value == pytest.approx(3.0, abs=0.6)
+
+
+def test_pairs_of_the_scenes_add_up_to_all_pairs(apart: RegimeComparison) -> None:
+    for balance in apart.balance:
+        its = {r.scene: r.pairs for r in apart.scenes if (r.reference, r.measure) == (balance.reference, "count")}
+        assert its.pop(EQUAL_STRATUM) == sum(its.values()) == balance.pairs
+
+
+def test_where_scenes_were_not_matched_there_is_no_table_of_them_but_a_sentence() -> None:
+    """The first corpus is all markets, half of the other are junctions: a row's clips would be no pairs."""
+    dense, sparse = corpus("dense", lambda random, scene: 6.0), corpus("sparse", lambda random, scene: 2.0)
+    markets = tuple(dataclasses.replace(clip, attributes={"scene_type": "market"}) for clip in dense.clips)
+    asked = dataclasses.replace(FEW, fields=("capture_mode",))
+    found = compare_regimes(dataclasses.replace(dense, clips=markets), [sparse], asked)
+    assert not found.scenes
+    assert found.notes == [
+        "no scene-matched table against sparse: pairs were not matched on scene_type, which is not among the fields "
+        "asked for"
+    ]
+    with pytest.raises(ReportError, match="not matched on scene_type"):
+        write_scene_figure(found, Path("scenes.png"))
 
 
 def test_a_difference_that_one_city_carries_is_not_stable() -> None:

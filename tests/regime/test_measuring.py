@@ -215,7 +215,10 @@ def test_the_verbs_measure_write_strata_and_compare(folders: dict[str, Path], tm
     assert ran.exit_code == 0, ran.output
     assert "density_stratum" in Manifest.read(folders["dense"])[0].attributes
     asked = f"--by truth --replicates 100 --match-on capture_mode --caliper 1 --out {tmp_path}".split()
+    (tmp_path / "scenes.png").write_bytes(b"of an earlier comparison")
     ran = run.invoke(app, ["regime", "compare", str(folders["dense"]), str(folders["sparse"]), *asked])
     assert ran.exit_code == 0, ran.output
     assert "agent count density" in ran.output
     assert (tmp_path / "regime.json").is_file()
+    assert "no scene-matched table" in ran.output
+    assert not (tmp_path / "scenes.png").exists()

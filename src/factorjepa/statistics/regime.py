@@ -44,6 +44,7 @@ from .resampling import Counts, Hierarchy, hierarchical_counts, leave_one_out_co
 from .verdict import LEAST_CITIES, UNTESTABLE
 
 STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
+SCENE = "scene_type"
 SCENE_MEASURES = ("count", "occupancy")  # the paper's table
 EQUAL_STRATUM = "equal-stratum mean"
 _RESTS_ON = {"visibility": ("contiguity",), "interaction": ("consistency",)}  # what else a control asks of an axis
@@ -82,26 +83,26 @@ def compare_regimes(
     everyone = [first, *references]
     refuse_incomparable(everyone)
     everywhere = set.intersection(*(present(one.clips) for one in everyone))
-    scenes = sorted({str(c.attributes["scene_type"]) for one in everyone for c in one.clips}) if (
-        "scene_type" in everywhere
-    ) else []  # fmt: skip
+    scenes = sorted({str(c.attributes[SCENE]) for one in everyone for c in one.clips}) if SCENE in everywhere else []
     total = settings.replicates * len(references)
     measures: list[MeasureRow] = []
     strata: list[SceneRow] = []
     balance: list[BalanceRow] = []
+    notes: list[str] = []
     for number, reference in enumerate(references):
         made = design(first.clips, reference.clips, settings.fields, settings.caliper, everywhere)
         pairing = _Pairing(first, reference, made, scenes)
         found = _drawn(pairing, settings, progress, number * settings.replicates, total)
         measures += _measure_rows(pairing, found, settings)
         strata += _scene_rows(pairing, found, settings)
+        notes += _why_no_scenes(pairing)
         balance.append(_balance(pairing))
     controls = [row for one in everyone for row in _controls(one)]
     _adjust(measures, settings.alpha)
     _heed_controls(measures, controls, first.name)
     unavailable = sorted({name for one in everyone for name in one.table.about.unavailable}, key=NAMES.index)
-    notes = [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
-             unavailable if name in AXES]  # fmt: skip
+    notes += [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
+              unavailable if name in AXES]  # fmt: skip
     return RegimeComparison(
         first.name, [one.name for one in references], first.table.about.measured_by,
         dataclasses.asdict(settings) | {"thresholds": first.table.about.thresholds}, measures, strata, balance,
@@ -353,8 +354,11 @@ def _heed_controls(rows: Sequence[MeasureRow], controls: Sequence[ControlRow], f
 
 
 def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[SceneRow]:
-    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios)."""
-    if not pairing.scenes:
+    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios).
+
+    Only where scenes were matched: else the clips of a scene are not pairs, and their numbers differ between corpora.
+    """
+    if SCENE not in pairing.made.fields:
         return []
     first, reference = pairing.both
     its = first.scenes(pairing.scenes)[pairing.whole[0].row_A]
@@ -373,6 +377,18 @@ def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> l
             )  # fmt: skip
             rows.append(SceneRow(reference.name, EQUAL_STRATUM, measure, len(its), **cells))
     return rows
+
+
+def _why_no_scenes(pairing: _Pairing) -> list[str]:
+    made = pairing.made
+    if SCENE in made.fields:
+        return []
+    why = (
+        "was given up for want of matches" if SCENE in made.given_up
+        else "is not known of every clip" if SCENE in made.absent
+        else "is not among the fields asked for"
+    )  # fmt: skip
+    return [f"no scene-matched table against {pairing.both[1].name}: pairs were not matched on {SCENE}, which {why}"]
 
 
 def _over_scenes(values: Array, shared: Sequence[int]) -> Array:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..statistics.regime_rows import Estimate, RegimeComparison
 
 REGIME = "regime"  # where measures lie in a corpus unless said otherwise
+SCENES = "scenes.png"
 
 regime_app = typer.Typer(
     name="regime",
@@ -132,8 +133,10 @@ def compare(
     found.write(out)
     _show(found)
     if found.scenes:
-        write_scene_figure(found, out / "scenes.png")
-    figure = ", and scenes.png" if found.scenes else ""
+        write_scene_figure(found, out / SCENES)
+    else:
+        (out / SCENES).unlink(missing_ok=True)  # of an earlier comparison
+    figure = f", and {SCENES}" if found.scenes else ""
     console.print(f"{out}: every table as CSV, regime.json{figure}", highlight=False, soft_wrap=True)
 
 

@@ -138,6 +138,15 @@ def test_a_reference_of_one_city_decides_nothing_however_many_sources_it_has() -
     assert {w.corpus for w in row(found).without_city} == {"dense"}
 
 
+def test_too_few_replicates_for_any_verdict_are_refused() -> None:
+    """Holm over ten contrasts needs a p-value of 0.005; 100 replicates give none below 0.0099."""
+    dense, sparse = corpus("dense", lambda random, scene: 6.0), corpus("sparse", lambda random, scene: 2.0)
+    with pytest.raises(RegimeError, match=r"100 replicates: .* Take at least 199"):
+        compare_regimes(dense, [sparse, sparse], dataclasses.replace(FEW, replicates=100))
+    fewest = compare_regimes(dense, [sparse], dataclasses.replace(FEW, replicates=99))
+    assert row(fewest).adjusted_p <= 0.05
+
+
 def test_what_nobody_can_measure_is_unavailable() -> None:
     dense = corpus("dense", lambda random, scene: 6.0)
     about = dataclasses.replace(dense.table.about, unavailable=("heterogeneity",))

@@ -222,3 +222,17 @@ def test_the_verbs_measure_write_strata_and_compare(folders: dict[str, Path], tm
     assert (tmp_path / "regime.json").is_file()
     assert "no scene-matched table" in ran.output
     assert not (tmp_path / "scenes.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("corpora", "why"),
+    [
+        (("a", "b", "c", "d"), "3 references: give one or two"),
+        (("a", "a"), "a is given twice"),
+        (("a", "b", "c/../b"), "b is given twice"),
+    ],
+)
+def test_repeated_and_too_many_corpora_are_refused(corpora: tuple[str, ...], why: str) -> None:
+    ran = CliRunner().invoke(app, ["regime", "compare", *corpora])
+    assert ran.exit_code != 0
+    assert why in str(ran.exception)

@@ -9,6 +9,7 @@ Legend: B replicates; J jackknife rows; M measures; S scene strata; 2 corpora (f
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,7 @@ def compare_regimes(
 ) -> RegimeComparison:
     """`first` against each of `references`. Holm's family is five axes times the references."""
     settings = settings or RegimeSettings()
+    _refuse_too_few(settings, len(AXES) * len(references))
     everyone = [first, *references]
     refuse_incomparable(everyone)
     everywhere = set.intersection(*(present(one.clips) for one in everyone))
@@ -109,6 +111,16 @@ def compare_regimes(
         controls, [row for one in everyone for row in _domain(one)],
         notes, commands.command(),
     )  # fmt: skip
+
+
+def _refuse_too_few(settings: RegimeSettings, contrasts: int) -> None:
+    """The smallest p-value is 1 / (B + 1), and Holm multiplies it by the number of contrasts."""
+    needed = math.ceil(contrasts / settings.alpha - 1e-9) - 1
+    if settings.replicates < needed:
+        raise RegimeError(
+            f"{settings.replicates} replicates: no p-value is below 1/{settings.replicates + 1}, and Holm over "
+            f"{contrasts} contrasts would call nothing stable, whatever the corpora. Take at least {needed}"
+        )
 
 
 class _Pairing:

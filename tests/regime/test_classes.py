@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from factorjepa.detectors.boxes import Detections
 from factorjepa.errors import RegimeError
 from factorjepa.pixels import Frames
+from factorjepa.regime import classes
 from factorjepa.regime.classes import ClassAssigner
 from factorjepa.world.taxonomy import SUPERCLASSES, Superclass
 
@@ -62,3 +66,18 @@ def test_a_detector_without_street_classes_is_refused() -> None:
         ClassAssigner(
             lambda frame: Detections(np.empty((0, 4)), np.empty(0), np.empty(0, np.int64)), {0: "face"}, "faces"
         )
+
+
+def test_another_file_of_the_same_name_is_another_measuring_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kept measures are used again, and corpora compared, only if the name of the system is the same."""
+    monkeypatch.setattr(classes, "Detector", lambda path, wanted: SimpleNamespace(names=NAMES, classes=len(NAMES)))
+    names = []
+    for folder, weights in (("one", b"weights"), ("copy", b"weights"), ("other", b"other weights")):
+        path = tmp_path / folder / "model.onnx"
+        path.parent.mkdir()
+        path.write_bytes(weights)
+        names.append(ClassAssigner.open(path).name)
+    assert names[0] == names[1] != names[2]
+    assert all(name.startswith("model.onnx (sha256 ") for name in names)

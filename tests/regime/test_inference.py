@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factorjepa.errors import RegimeError
+from factorjepa.corpus.manifest import Manifest
+from factorjepa.errors import RegimeError, ReportError
 from factorjepa.regime.axes import AXES
 from factorjepa.regime.controls import Control
+from factorjepa.regime.population import Population
 from factorjepa.regime.table import COLUMNS
 from factorjepa.report.regime import write_scene_figure
 from factorjepa.statistics.regime import EQUAL_STRATUM, RegimeSettings, compare_regimes
@@ -40,7 +42,7 @@ def test_a_real_difference_is_stable_and_one_that_is_none_is_not(apart: RegimeCo
     assert real.difference.low < 2.0 < real.difference.high
     assert real.ratio.value == pytest.approx(real.first.value / real.other.value, rel=1e-3)
     assert none.verdict.startswith("not stable: interval includes zero")
-    assert len(real.without_city) == 8
+    assert [w.corpus for w in real.without_city] == ["dense"] * 8 + ["sparse"] * 8
 
 
 def test_holm_is_over_five_axes_and_both_references(apart: RegimeComparison) -> None:
@@ -59,6 +61,27 @@ def test_the_scene_table_has_ratios_of_means_in_its_last_row(apart: RegimeCompar
     assert its["market"].difference.value == pytest.approx(3.0, abs=0.6)
 
 
+def test_pairs_of_the_scenes_add_up_to_all_pairs(apart: RegimeComparison) -> None:
+    for balance in apart.balance:
+        its = {r.scene: r.pairs for r in apart.scenes if (r.reference, r.measure) == (balance.reference, "count")}
+        assert its.pop(EQUAL_STRATUM) == sum(its.values()) == balance.pairs
+
+
+def test_where_scenes_were_not_matched_there_is_no_table_of_them_but_a_sentence() -> None:
+    """The first corpus is all markets, half of the other are junctions: a row's clips would be no pairs."""
+    dense, sparse = corpus("dense", lambda random, scene: 6.0), corpus("sparse", lambda random, scene: 2.0)
+    markets = tuple(dataclasses.replace(clip, attributes={"scene_type": "market"}) for clip in dense.clips)
+    asked = dataclasses.replace(FEW, fields=("capture_mode",))
+    found = compare_regimes(dataclasses.replace(dense, clips=markets), [sparse], asked)
+    assert not found.scenes
+    assert found.notes == [
+        "no scene-matched table against sparse: pairs were not matched on scene_type, which is not among the fields "
+        "asked for"
+    ]
+    with pytest.raises(ReportError, match="not matched on scene_type"):
+        write_scene_figure(found, Path("scenes.png"))
+
+
 def test_a_difference_that_one_city_carries_is_not_stable() -> None:
     dense = corpus("dense", lambda random, scene: 3.0, seed=1, spread=0.1)
     totals = dense.totals_CVM.copy()
@@ -68,8 +91,22 @@ def test_a_difference_that_one_city_carries_is_not_stable() -> None:
         [corpus("sparse", lambda random, scene: 3.0, seed=2, spread=0.1)],
         FEW,
     )
-    assert "c00" in row(found).verdict or "interval includes zero" in row(found).verdict
-    assert not next(w for w in row(found).without_city if w.city == "c00").survives
+    assert "c00 of dense" in row(found).verdict or "interval includes zero" in row(found).verdict
+    assert not next(w for w in row(found).without_city if (w.corpus, w.city) == ("dense", "c00")).survives
+
+
+def test_a_difference_that_one_city_of_the_reference_carries_is_not_stable() -> None:
+    """The reference's other cities are like the first corpus; c00 has a hundred times as much."""
+    reference = corpus("reference", lambda random, scene: 3.0, seed=2, spread=0.1)
+    totals = reference.totals_CVM.copy()
+    totals[[clip.city == "c00" for clip in reference.clips]] *= 100
+    found = compare_regimes(
+        corpus("dense", lambda random, scene: 3.0, seed=1, spread=0.1),
+        [dataclasses.replace(reference, totals_CVM=totals)],
+        FEW,
+    )
+    assert row(found).verdict.startswith("not stable")
+    assert not next(w for w in row(found).without_city if (w.corpus, w.city) == ("reference", "c00")).survives
 
 
 def test_a_threshold_that_turns_the_direction_round_is_named() -> None:
@@ -86,7 +123,28 @@ def test_too_few_cities_decide_nothing() -> None:
     found = compare_regimes(
         corpus("dense", lambda random, scene: 6.0, cities=3), [corpus("sparse", lambda random, scene: 2.0)], FEW
     )
-    assert row(found).verdict.startswith("untestable: 3 matched city groups")
+    assert row(found).verdict.startswith("untestable: 3 matched city groups of dense")
+
+
+def test_a_reference_of_one_city_decides_nothing_however_many_sources_it_has() -> None:
+    """Drawn by city its interval holds no city's variation; drawn by source, as the paper draws BDD100K, it is told."""
+    dense = corpus("dense", lambda random, scene: 6.0)
+    reference = corpus("reference", lambda random, scene: 2.0, cities=1, sources=32)
+    found = compare_regimes(dense, [reference], FEW)
+    assert row(found).verdict == "untestable: 1 matched city group of reference is too few"
+    by_source = Population.of("reference", Manifest(list(reference.clips)), reference.table, ("drive",), "source")
+    found = compare_regimes(dense, [by_source], FEW)
+    assert row(found).verdict == "stable separation, higher"
+    assert {w.corpus for w in row(found).without_city} == {"dense"}
+
+
+def test_too_few_replicates_for_any_verdict_are_refused() -> None:
+    """Holm over ten contrasts needs a p-value of 0.005; 100 replicates give none below 0.0099."""
+    dense, sparse = corpus("dense", lambda random, scene: 6.0), corpus("sparse", lambda random, scene: 2.0)
+    with pytest.raises(RegimeError, match=r"100 replicates: .* Take at least 199"):
+        compare_regimes(dense, [sparse, sparse], dataclasses.replace(FEW, replicates=100))
+    fewest = compare_regimes(dense, [sparse], dataclasses.replace(FEW, replicates=99))
+    assert row(fewest).adjusted_p <= 0.05
 
 
 def test_what_nobody_can_measure_is_unavailable() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,84 @@ def test_occupancy_is_the_share_of_pixels_of_retained_agents(folders: dict[str, 
         sizes = np.bincount(shown.ravel())[1:]
         expected = sizes[sizes >= T.min_area * shown.size].sum() / shown.size
         assert found[t, NAMES.index("occupancy")] == pytest.approx(expected)
+
+
+def retained_by_frame(truth: ClipTruth) -> list[dict[int, int]]:
+    """Of every third frame: agent -> row of the truth's table, for those that show enough."""
+    least = T.min_area * truth.size**2
+    return [
+        {int(truth.agent[r]): int(r) for r in truth.observations(t) if truth.visible_pixels[r] >= least}
+        for t in range(0, truth.frames, 3)
+    ]
+
+
+def sightings_before_and_after(seen: list[dict[int, int]], agent: int, t: int) -> tuple[int | None, int | None]:
+    there = [k for k, rows in enumerate(seen) if agent in rows]
+    return max((k for k in there if k < t), default=None), min((k for k in there if k > t), default=None)
+
+
+def test_visibility_pressure_is_that_of_painted_boxes_and_of_sightings_one_by_one(folders: dict[str, Path]) -> None:
+    """No arrays of pairs or steps: boxes are painted, and the clip is looked through for every agent."""
+    gaps = 0
+    for truth in truths(folders["dense"])[:2]:
+        seen = retained_by_frame(truth)
+
+        def painted(row: int, truth: ClipTruth = truth) -> np.ndarray:
+            left, top, right, bottom = truth.box[row]
+            canvas = np.zeros((truth.size, truth.size), bool)
+            canvas[top:bottom, left:right] = True
+            return canvas
+
+        def at_border(row: int, truth: ClipTruth = truth) -> bool:
+            return bool(truth.box[row].min() == 0 or truth.box[row, 2:].max() == truth.size)
+
+        found = frame_measures(scene_of_truth(truth, 4.0), T)[:, NAMES.index("visibility")]
+        for t, rows in enumerate(seen):
+            canvases, pressed = {agent: painted(row) for agent, row in rows.items()}, 0
+            for agent, row in rows.items():
+                mine = canvases[agent]
+                overlaps = any(
+                    (mine & other).sum() / (min(mine.sum(), other.sum()) + 1e-9) >= T.overlap  # the paper's epsilon
+                    for k, other in canvases.items() if k != agent
+                )  # fmt: skip
+                lost = any(
+                    k is not None and 1 < abs(k - t) <= 4 * T.gap_seconds
+                    and not at_border(row) and not at_border(seen[k][agent])
+                    for k in sightings_before_and_after(seen, agent, t)
+                )  # fmt: skip
+                gaps += lost
+                pressed += overlaps or at_border(row) or lost
+            assert found[t] == pytest.approx(pressed / len(rows) if rows else np.nan, nan_ok=True)
+    assert gaps
+
+
+def test_interaction_pressure_is_that_of_pairs_one_by_one_and_near_the_simulators_own(folders: dict[str, Path]) -> None:
+    """The simulator takes its velocities from where bodies stand, we from boxes of tracks: not quite the same."""
+    for truth in truths(folders["dense"])[:2]:
+        seen = retained_by_frame(truth)
+
+        def centre(row: int, truth: ClipTruth = truth) -> np.ndarray:
+            return (truth.box[row, :2] + truth.box[row, 2:].astype(float)) / (2 * truth.size)
+
+        def velocity(agent: int, t: int, truth: ClipTruth = truth, seen: list[dict[int, int]] = seen) -> np.ndarray:
+            before, after = sightings_before_and_after(seen, agent, t)
+            first, last = (before, t) if before is not None else (t, after)
+            if last is None:
+                return np.full(2, np.nan)
+            one, other = seen[first][agent], seen[last][agent]
+            return (centre(other) - centre(one)) * 4 / (last - first) - truth.camera_velocity[other] / truth.size
+
+        found = frame_measures(scene_of_truth(truth, 4.0), T)[:, NAMES.index("interaction")]
+        for t, rows in enumerate(seen):
+            edges = 0
+            for a, b in combinations(rows, 2):
+                apart, closing = centre(rows[b]) - centre(rows[a]), velocity(b, t) - velocity(a, t)
+                time = -(apart @ closing) / (closing @ closing + 1e-9)
+                soon = 0 < time <= T.approach_seconds
+                meets = soon and np.linalg.norm(apart + time * closing) <= T.approach_distance
+                edges += bool(np.linalg.norm(apart) <= T.near or meets)
+            assert found[t] == pytest.approx(2 * edges / len(rows) if len(rows) > 1 else np.nan, nan_ok=True)
+        assert np.nanmean(found) == pytest.approx(measure(truth, every=3).interaction_degree, rel=0.2)
 
 
 def test_the_dense_world_is_denser_on_every_axis(tables: dict[str, RegimeTable]) -> None:
@@ -215,7 +294,24 @@ def test_the_verbs_measure_write_strata_and_compare(folders: dict[str, Path], tm
     assert ran.exit_code == 0, ran.output
     assert "density_stratum" in Manifest.read(folders["dense"])[0].attributes
     asked = f"--by truth --replicates 100 --match-on capture_mode --caliper 1 --out {tmp_path}".split()
+    (tmp_path / "scenes.png").write_bytes(b"of an earlier comparison")
     ran = run.invoke(app, ["regime", "compare", str(folders["dense"]), str(folders["sparse"]), *asked])
     assert ran.exit_code == 0, ran.output
     assert "agent count density" in ran.output
     assert (tmp_path / "regime.json").is_file()
+    assert "no scene-matched table" in ran.output
+    assert not (tmp_path / "scenes.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("corpora", "why"),
+    [
+        (("a", "b", "c", "d"), "3 references: give one or two"),
+        (("a", "a"), "a is given twice"),
+        (("a", "b", "c/../b"), "b is given twice"),
+    ],
+)
+def test_repeated_and_too_many_corpora_are_refused(corpora: tuple[str, ...], why: str) -> None:
+    ran = CliRunner().invoke(app, ["regime", "compare", *corpora])
+    assert ran.exit_code != 0
+    assert why in str(ran.exception)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..backbones.weights import sha256_of
 from ..detectors.boxes import Detections, box_iou
 from ..detectors.detector import COCO, Detector
 from ..detectors.tiles import detect_tiled
@@ -47,7 +48,9 @@ class ClassAssigner:
     def open(cls, path: Path) -> ClassAssigner:
         detector = Detector(path, None)
         names = detector.names or (dict(enumerate(COCO)) if detector.classes in (None, len(COCO)) else {})
-        return cls(lambda frame: detect_tiled(detector, frame), names, f"{path.name}, {_RULE}")
+        # The bytes are the system, not the name: another file of that name must not pass as the same frozen detector.
+        name = f"{path.name} (sha256 {sha256_of(path)[:8]}), {_RULE}"
+        return cls(lambda frame: detect_tiled(detector, frame), names, name)
 
     def __call__(self, frames: Frames, scene: Scene) -> Ints:
         """Of each observation; `frames` are the teacher's, one for each of the scene's."""

@@ -24,7 +24,7 @@ _STYLE: Any = {
 def write_scene_figure(comparison: RegimeComparison, path: Path) -> Path:
     """One row of two panels for every reference. The kind of picture follows from the name: png, svg or pdf."""
     if not comparison.scenes:
-        raise ReportError("the corpora have no scene_type in common, so there is no scene-stratified figure")
+        raise ReportError("pairs were not matched on scene_type, so there is no scene-stratified figure")
     picture = _drawn(comparison, path.suffix.removeprefix(".") or "png")
     write_atomic(path, lambda temporary: temporary.write_bytes(picture))
     return path

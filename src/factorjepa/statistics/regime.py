@@ -9,6 +9,7 @@ Legend: B replicates; J jackknife rows; M measures; S scene strata; 2 corpora (f
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,7 @@ from .resampling import Counts, Hierarchy, hierarchical_counts, leave_one_out_co
 from .verdict import LEAST_CITIES, UNTESTABLE
 
 STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
+SCENE = "scene_type"
 SCENE_MEASURES = ("count", "occupancy")  # the paper's table
 EQUAL_STRATUM = "equal-stratum mean"
 _RESTS_ON = {"visibility": ("contiguity",), "interaction": ("consistency",)}  # what else a control asks of an axis
@@ -79,35 +81,46 @@ def compare_regimes(
 ) -> RegimeComparison:
     """`first` against each of `references`. Holm's family is five axes times the references."""
     settings = settings or RegimeSettings()
+    _refuse_too_few(settings, len(AXES) * len(references))
     everyone = [first, *references]
     refuse_incomparable(everyone)
     everywhere = set.intersection(*(present(one.clips) for one in everyone))
-    scenes = sorted({str(c.attributes["scene_type"]) for one in everyone for c in one.clips}) if (
-        "scene_type" in everywhere
-    ) else []  # fmt: skip
+    scenes = sorted({str(c.attributes[SCENE]) for one in everyone for c in one.clips}) if SCENE in everywhere else []
     total = settings.replicates * len(references)
     measures: list[MeasureRow] = []
     strata: list[SceneRow] = []
     balance: list[BalanceRow] = []
+    notes: list[str] = []
     for number, reference in enumerate(references):
         made = design(first.clips, reference.clips, settings.fields, settings.caliper, everywhere)
         pairing = _Pairing(first, reference, made, scenes)
         found = _drawn(pairing, settings, progress, number * settings.replicates, total)
         measures += _measure_rows(pairing, found, settings)
         strata += _scene_rows(pairing, found, settings)
+        notes += _why_no_scenes(pairing)
         balance.append(_balance(pairing))
     controls = [row for one in everyone for row in _controls(one)]
     _adjust(measures, settings.alpha)
     _heed_controls(measures, controls, first.name)
     unavailable = sorted({name for one in everyone for name in one.table.about.unavailable}, key=NAMES.index)
-    notes = [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
-             unavailable if name in AXES]  # fmt: skip
+    notes += [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
+              unavailable if name in AXES]  # fmt: skip
     return RegimeComparison(
         first.name, [one.name for one in references], first.table.about.measured_by,
         dataclasses.asdict(settings) | {"thresholds": first.table.about.thresholds}, measures, strata, balance,
         controls, [row for one in everyone for row in _domain(one)],
         notes, commands.command(),
     )  # fmt: skip
+
+
+def _refuse_too_few(settings: RegimeSettings, contrasts: int) -> None:
+    """The smallest p-value is 1 / (B + 1), and Holm multiplies it by the number of contrasts."""
+    needed = math.ceil(contrasts / settings.alpha - 1e-9) - 1
+    if settings.replicates < needed:
+        raise RegimeError(
+            f"{settings.replicates} replicates: no p-value is below 1/{settings.replicates + 1}, and Holm over "
+            f"{contrasts} contrasts would call nothing stable, whatever the corpora. Take at least {needed}"
+        )
 
 
 class _Pairing:
@@ -163,7 +176,7 @@ class _Found:
     scenes_B2S2: Array
     jack_means: tuple[Array, Array]  # [J, 2, M] for the clusters of each corpus
     jack_scenes: tuple[Array, Array]
-    drawn_BC: Array  # how often each city of the first corpus was drawn
+    drawn_BC: tuple[Array, Array]  # how often each cluster of each corpus was drawn
 
 
 def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | None, before: int, total: int) -> _Found:
@@ -187,10 +200,13 @@ def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | Non
         jack_means.append(np.array([one for one, _ in left]))
         jack_scenes.append(np.array([one for _, one in left]))
     whole_means, whole_scenes = pairing.values(*ones)
-    starts = pairing.hierarchies[0].starts_C
+    drawn = [
+        np.add.reduceat(its.astype(np.float64), hierarchy.starts_C, axis=1)
+        for its, hierarchy in zip(counts, pairing.hierarchies, strict=True)
+    ]
     return _Found(
         whole_means, whole_scenes, np.array(means), np.array(scenes), (jack_means[0], jack_means[1]),
-        (jack_scenes[0], jack_scenes[1]), np.add.reduceat(counts[0].astype(np.float64), starts, axis=1),
+        (jack_scenes[0], jack_scenes[1]), (drawn[0], drawn[1]),
     )  # fmt: skip
 
 
@@ -279,37 +295,38 @@ def _equal_stratum(pairing: _Pairing) -> Array:
 
 
 def _without_cities(pairing: _Pairing, found: _Found, column: int, settings: RegimeSettings) -> list[WithoutCity]:
-    """Leave one city of the first corpus out.
+    """Leave one city of either corpus out; of a reference that is drawn by source, nothing: no place is known there.
 
     The replicates that happened not to draw a city are a bootstrap without it (Efron 1992, jackknife after bootstrap).
     """
-    first = pairing.both[0]
-    if len(first.clusters) < 2:
-        return []
     effect = float(found.means_2M[0, column] - found.means_2M[1, column])
     rows = []
     tail = (1 - settings.confidence) / 2
-    for city, name in enumerate(first.clusters):
-        left = found.jack_means[0][city, :, column]
-        its = found.means_B2M[found.drawn_BC[:, city] == 0][:, :, column]
-        values = its[:, 0] - its[:, 1]
-        values = values[np.isfinite(values)]
-        low, high = np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
-        difference = float(left[0] - left[1])
-        survives = _agrees(difference, effect) and bool(low > 0 or high < 0)
-        rows.append(WithoutCity(name, difference, float(low), float(high), survives))
+    for side, one in enumerate(pairing.both):
+        if len(one.clusters) < 2 or (side == 1 and one.cluster == "source"):
+            continue
+        for city, name in enumerate(one.clusters):
+            left = found.jack_means[side][city, :, column]
+            its = found.means_B2M[found.drawn_BC[side][:, city] == 0][:, :, column]
+            values = its[:, 0] - its[:, 1]
+            values = values[np.isfinite(values)]
+            low, high = np.quantile(values, [tail, 1 - tail]) if len(values) else (np.nan, np.nan)
+            difference = float(left[0] - left[1])
+            survives = _agrees(difference, effect) and bool(low > 0 or high < 0)
+            rows.append(WithoutCity(one.name, name, difference, float(low), float(high), survives))
     return rows
 
 
 def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
-    """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone."""
+    """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone.
+
+    Both corpora are drawn by cluster, so both need enough of them.
+    """
     effect, balance = row.difference, _balance(pairing)
-    for count, what in (
-        (balance.clusters_first, f"{pairing.both[0].cluster} groups of {pairing.both[0].name}"),
-        (balance.sources_other, f"source groups of {pairing.both[1].name}"),
-    ):
+    for count, one in zip((balance.clusters_first, balance.clusters_other), pairing.both, strict=True):
         if count < LEAST_CITIES:
-            return f"{UNTESTABLE}: {count} matched {what} are too few"
+            groups = f"{one.cluster} group{'' if count == 1 else 's'} of {one.name}"
+            return f"{UNTESTABLE}: {count} matched {groups} {'is' if count == 1 else 'are'} too few"
     if np.isnan(effect.low):
         return f"{UNTESTABLE}: {effect.note or 'no interval'}"
     reasons = []
@@ -319,7 +336,7 @@ def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
         reasons.append(f"turned round by {', '.join(turned)}")
     if unknown := [one.name for one in row.variations if np.isnan(one.difference)]:
         reasons.append(f"no value under {', '.join(unknown)}")
-    if carried := [one.city for one in row.without_city if not one.survives]:
+    if carried := [f"{one.city} of {one.corpus}" for one in row.without_city if not one.survives]:
         reasons.append(f"not without {', '.join(carried)}")
     if reasons:
         return f"{NOT_STABLE}: {'; '.join(reasons)}"
@@ -349,8 +366,11 @@ def _heed_controls(rows: Sequence[MeasureRow], controls: Sequence[ControlRow], f
 
 
 def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[SceneRow]:
-    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios)."""
-    if not pairing.scenes:
+    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios).
+
+    Only where scenes were matched: else the clips of a scene are not pairs, and their numbers differ between corpora.
+    """
+    if SCENE not in pairing.made.fields:
         return []
     first, reference = pairing.both
     its = first.scenes(pairing.scenes)[pairing.whole[0].row_A]
@@ -369,6 +389,18 @@ def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> l
             )  # fmt: skip
             rows.append(SceneRow(reference.name, EQUAL_STRATUM, measure, len(its), **cells))
     return rows
+
+
+def _why_no_scenes(pairing: _Pairing) -> list[str]:
+    made = pairing.made
+    if SCENE in made.fields:
+        return []
+    why = (
+        "was given up for want of matches" if SCENE in made.given_up
+        else "is not known of every clip" if SCENE in made.absent
+        else "is not among the fields asked for"
+    )  # fmt: skip
+    return [f"no scene-matched table against {pairing.both[1].name}: pairs were not matched on {SCENE}, which {why}"]
 
 
 def _over_scenes(values: Array, shared: Sequence[int]) -> Array:

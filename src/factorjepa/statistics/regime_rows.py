@@ -40,8 +40,9 @@ class Variation:
 
 @dataclass
 class WithoutCity:
-    """The same difference without one city of the first corpus; interval from the replicates that did not draw it."""
+    """The same difference without one city of either corpus; interval from the replicates that did not draw it."""
 
+    corpus: str
     city: str
     difference: float
     low: float

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..statistics.regime_rows import Estimate, RegimeComparison
 
 REGIME = "regime"  # where measures lie in a corpus unless said otherwise
+SCENES = "scenes.png"
+REFERENCES = 2  # at most: the paper's contrasts are five axes times two references
 
 regime_app = typer.Typer(
     name="regime",
@@ -100,7 +102,8 @@ def compare(
     clusters: Annotated[
         str, typer.Option(help="What is drawn first, one for all or one per corpus: city, session or source.")
     ] = "city",
-    replicates: Annotated[int, typer.Option(help="Of the bootstrap, each with its own matching.", min=100)] = 2000,
+    replicates: Annotated[int, typer.Option(help="Of the bootstrap, each with its own matching; for Holm "
+                                               "at least 199 with two references.", min=99)] = 2000,
     seed: Annotated[int, typer.Option(help="Of the resampling.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for tables and figure (default: regime/comparison/ in the "
                                              "first corpus).")] = None,
@@ -119,6 +122,7 @@ def compare(
     from ..statistics.regime import RegimeSettings, compare_regimes
 
     thresholds, corpora = resolve(Thresholds, preset, overrides or []), [first, *references]
+    _refuse_repeated(corpora)
     populations = []
     for folder, name, drawn_first in zip(corpora, _names(corpora), _clusters(clusters, len(corpora)), strict=True):
         table = _measured(folder, by, None, folder / REGIME, thresholds, detector)
@@ -132,8 +136,10 @@ def compare(
     found.write(out)
     _show(found)
     if found.scenes:
-        write_scene_figure(found, out / "scenes.png")
-    figure = ", and scenes.png" if found.scenes else ""
+        write_scene_figure(found, out / SCENES)
+    else:
+        (out / SCENES).unlink(missing_ok=True)  # of an earlier comparison
+    figure = f", and {SCENES}" if found.scenes else ""
     console.print(f"{out}: every table as CSV, regime.json{figure}", highlight=False, soft_wrap=True)
 
 
@@ -235,6 +241,19 @@ def _measured(
     measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds, detector)
     with counting(f"measuring {corpus.name}", "look") as progress:
         return measured(corpus, folder, measurer, thresholds, progress)
+
+
+def _refuse_repeated(corpora: list[Path]) -> None:
+    from ..errors import ConfigError
+
+    if len(corpora) > 1 + REFERENCES:
+        raise ConfigError(
+            f"{len(corpora) - 1} references: give one or two. Holm's family is five axes times the references, and "
+            "a wider one decides less; compare again for others"
+        )
+    places = [folder.resolve() for folder in corpora]
+    if repeated := [str(folder) for k, folder in enumerate(corpora) if places[k] in places[:k]]:
+        raise ConfigError(f"{', '.join(repeated)} is given twice: a corpus is compared with others, each of them once")
 
 
 def _names(corpora: list[Path]) -> list[str]:

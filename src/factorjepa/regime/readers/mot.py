@@ -15,6 +15,7 @@ from ..scene import Scene
 from .annotated import Box, frame_number, reading, scene_of_boxes
 
 # MOT17 classes that are agents. A person on a vehicle (2) and a static person (7) are agents of no one class.
+# The flag is not heeded: it says what a benchmark of pedestrian trackers leaves out, every vehicle among it.
 _CLASSES = {
     1: Superclass.PEDESTRIAN, 2: None, 3: Superclass.LIGHT_VEHICLE, 4: Superclass.PEDAL_CYCLE,
     5: Superclass.TWO_WHEELER, 6: Superclass.INTERMEDIATE, 7: None,

@@ -82,3 +82,9 @@ def test_a_region_smaller_than_a_cell_has_its_cells_feature() -> None:
 
 def content(region: Region) -> tuple[object, ...]:
     return region.left, region.top, region.mask.tobytes(), region.descriptor.tobytes(), region.confidence
+
+
+def test_duplicates_that_differ_in_their_descriptors_alone_come_in_any_order() -> None:
+    one, other = patch(0.5, 0.5, 0.3, 0.3, 0, 0.9), patch(0.5, 0.5, 0.3, 0.3, 1, 0.9)
+    first, second = retain([one, other], SETTINGS, SIDE), retain([other, one], SETTINGS, SIDE)
+    assert [content(r) for r in first] == [content(r) for r in second]

@@ -46,18 +46,23 @@ def describe(mask: NDArray[np.bool_], features: Floats) -> Floats:
 def retain(regions: Sequence[Region], settings: RegionSettings, side: int) -> list[Region]:
     """Confident, large enough, and no duplicate of a more confident one; most confident first.
 
-    Of two equally confident duplicates the larger is kept, then the one further left and up: the order in which regions
-    come in does not matter.
+    Of two equally confident duplicates the larger is kept, then the one further left and up, then whatever their bytes
+    say: the order in which regions come in does not matter.
     """
     smallest = settings.min_area * side * side
     kept = [r for r in regions if r.confidence >= settings.min_confidence and r.pixels >= smallest]
-    kept.sort(key=lambda r: (-r.confidence, -r.pixels, r.left, r.top, r.mask.shape, r.mask.tobytes()))
+    kept.sort(key=_rank)
     overlap = mask_iou(kept, kept, at_least=settings.duplicate_iou)
     survivors: list[int] = []
     for k in range(len(kept)):
         if not (overlap[k, survivors] >= settings.duplicate_iou).any():
             survivors.append(k)
     return [kept[k] for k in survivors]
+
+
+def _rank(region: Region) -> tuple[object, ...]:
+    place = -region.confidence, -region.pixels, region.left, region.top
+    return *place, region.mask.shape, region.mask.tobytes(), region.descriptor.tobytes()
 
 
 def mask_iou(first: Sequence[Region], second: Sequence[Region], at_least: float = 0.0) -> NDArray[np.float64]:

@@ -76,6 +76,7 @@ def test_who_knows_the_future_draws_what_the_oracle_draws(evaluator: Callable[..
         assert set(values[name, "deficit"].values()) == {0.0}
     for name in ("decoded_l1", "decoded_flow_epe"):
         assert set(values[name, "gap"].values()) == {0.0}
+    assert values["decoded_flow_epe", "magnitude"] == values["decoded_flow_epe", "magnitude/oracle"]
     assert not any(values["decoded_failures", "any/prediction_conditioned"].values())
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from factorjepa.detectors.boxes import Detections
 from factorjepa.errors import RenderingError
 from factorjepa.rendering.failure_settings import Attribution, FailureSettings, Symptom
-from factorjepa.rendering.failures import attribute, failure_table, find_failures
+from factorjepa.rendering.failures import attribute, find_failures
 from factorjepa.rendering.metrics.lpips import Lpips
 from factorjepa.rendering.symptoms import Strength, Triplet
 
@@ -227,15 +227,6 @@ def test_lpips_adds_evidence_and_decides_nothing() -> None:
     more = told.evidence.keys() - plain.evidence.keys()
     assert more == {"agent-crop LPIPS, oracle", "agent-crop LPIPS, predicted"}
     assert told.evidence["agent-crop LPIPS, oracle"] == 0
-
-
-def test_the_table_counts_clips_by_method_symptom_and_attribution() -> None:
-    broken = find_failures(triplet(WHOLE, without(CARL)))
-    rows = failure_table({"one": [broken, broken, []], "other": [[]]})
-    assert len(rows) == 2 * len(Symptom)
-    (row,) = [r for r in rows if r.prediction_conditioned]
-    assert (row.method, row.symptom, row.prediction_conditioned, row.clips) == ("one", Symptom.AGENT_OMISSION, 2, 3)
-    assert not any(r.oracle_present or r.mixed for r in rows)
 
 
 @settings(max_examples=200, deadline=None)

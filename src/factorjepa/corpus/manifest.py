@@ -103,7 +103,7 @@ class Manifest(Sequence[Clip]):
         for name in table.column_names:
             try:
                 columns[name] = _cast(table[name], _COLUMNS.get(name)).to_pylist()
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # told below, with all that is wrong
                 wanted = _COLUMNS.get(name, "a string, whole number, float or boolean")
                 problems.append(f"column {name!r} is {table.schema.field(name).type}, not {wanted}")
         problems += [

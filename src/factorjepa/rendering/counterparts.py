@@ -21,8 +21,7 @@ from scipy.optimize import linear_sum_assignment
 from ..detectors.boxes import Detections, box_iou
 from .metrics.agents import Doubles, areas
 
-DESCRIPTOR = "mean colours of a 4 x 4 grid over the agent's box, L1"
-_GRID = 4
+_GRID = 4  # an agent is described by the mean colours of so many cells a side of its box, compared by L1
 _BLURS = (0.01, 0.02, 0.03, 0.045)  # sides: how soft a decoded frame may be
 _SHIFTS = (-0.15, 0.0, 0.15)  # of the box's size: detectors' boxes are not exact to the pixel
 NOBODY = -1

@@ -27,7 +27,7 @@ from ..errors import RenderingError
 from ..scores import DiagnosticInfo, Direction, Status
 from .drawn import Drawn, Rendered, Studio, copied, observed, oracle
 from .metrics.agents import AgentCounts, Agents, AgentSettings, agent_counts, summed
-from .metrics.motion import flow_epe, moving
+from .metrics.motion import flow_epe, magnitude_ratio, moving
 from .metrics.pixel import pixel_l1, psnr
 from .metrics.region import over_clip
 from .metrics.ssim import ssim
@@ -164,6 +164,12 @@ class DecodedFlow(_Compared):
 
     info = _info("decoded_flow_epe", "Decoded flow EPE", "mean over pixels of |F_hat - F*|", "lower",
                  "sides of the picture, clip", "OpenCV's dense inverse search, not learned")  # fmt: skip
+
+    def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
+        super().judge(part, scene, seen, ideal, predicted)
+        for variant, drawn in (("magnitude", predicted), ("magnitude/oracle", ideal)):
+            ratio_BT = torch.from_numpy(magnitude_ratio(seen.flow_BTss2, drawn.flow_BTss2))
+            self.put(scene.clips, variant, over_clip(ratio_BT), "nothing moves in the future")
 
     def between(self, first: Drawn, second: Drawn, region_BTHW: Tensor | None = None) -> Tensor:
         region = None if region_BTHW is None else region_BTHW.numpy()

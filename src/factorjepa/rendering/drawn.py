@@ -25,7 +25,7 @@ from ..pixels import Frames
 from .decoder import StoredDecoder
 from .metrics.detection import AgentDetector
 from .metrics.lpips import Lpips
-from .metrics.motion import future_flow, to_bytes
+from .metrics.motion import ESTIMATOR, future_flow, to_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,7 @@ class Studio:
         return {
             "decoder": f"{self.stored.name}, {self.stored.digest}",
             "LPIPS": self.lpips.name if self.lpips else "not available",
+            "flow": ESTIMATOR,
             "agent detector": self.detector.name if self.detector else "not available",
         }
 

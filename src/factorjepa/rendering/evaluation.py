@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -97,8 +98,10 @@ def open_studio(
     return looking.studio(arches[0], Path(entries[0].conditions.data), device)
 
 
-def warn_of_another_size(studio: Studio, size: int) -> None:
-    """A decoder draws every grid, and draws those well that it has met."""
+def check_fits(studio: Studio, looking: Looking, evaluator: Evaluator) -> None:
+    """Tokens of another encoder are refused; of another size a decoder draws, but not as well as those it has met."""
+    named, size = str(looking.decoder or "the packaged decoder"), evaluator.conditions.window.size
+    refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
     met = studio.stored.contract.get("settings", {}).get("sizes", [size])
     if size not in met:
         log.warning(
@@ -114,12 +117,12 @@ def instruments(studio: Studio, looking: Looking) -> Instruments:
     """Every decoded diagnostic over one studio."""
     infos: dict[str, DiagnosticInfo] = {one.info.name: one.info for one in DECODED}
 
-    def check(evaluator: Evaluator) -> None:
-        named = str(looking.decoder or "the packaged decoder")
-        refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
-        warn_of_another_size(studio, evaluator.conditions.window.size)
-
     identity = {
         **studio.identity(), "agent matching": DecodedAgents.rule.model_dump_json(), "failures": RULE.model_dump_json(),
     }  # fmt: skip
-    return Instruments(infos, lambda evaluator: [one(evaluator.settings, studio) for one in DECODED], identity, check)
+    return Instruments(
+        infos,
+        lambda evaluator: [one(evaluator.settings, studio) for one in DECODED],
+        identity,
+        partial(check_fits, studio, looking),
+    )

@@ -29,9 +29,8 @@ from ..errors import RenderingError
 from ..predictors import PerFactor
 from ..storage import only_writer
 from ..teacher.views import agent_support
-from .decoder import refuse_other_latents
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
-from .evaluation import Looking, open_studio, warn_of_another_size
+from .evaluation import Looking, check_fits, open_studio
 from .failing import failures_of
 from .gallery import column_order, write_gallery
 from .metrics.motion import to_bytes
@@ -60,9 +59,7 @@ def render(
     conditions = next(iter(first.values())).conditions
     with only_writer(out, "rendering"):
         evaluator = Evaluator(conditions, settings, device)
-        named = str(looking.decoder or "the packaged decoder")
-        refuse_other_latents(studio.stored, named, conditions.arch, evaluator.reference.digest())
-        warn_of_another_size(studio, conditions.window.size)
+        check_fits(studio, looking, evaluator)
         subjects = subjects_of(first, evaluator, device)
         made = examples_of(subjects, evaluator, studio, count, progress)
         for old in (out / FOLDER).glob(f"*/{ABOUT}"):

@@ -12,8 +12,7 @@ Legend: T frames, H x W pixels.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,18 +52,6 @@ class Failure:
     oracle: float
     shared: float  # of the prediction's strength, what the oracle shows already
     evidence: Mapping[str, float]  # the numbers behind it; NaN: cannot be had
-
-
-@dataclass(frozen=True)
-class FailureRow:
-    """How many clips of one method show a symptom, by attribution."""
-
-    method: str
-    symptom: Symptom
-    oracle_present: int
-    prediction_conditioned: int
-    mixed: int
-    clips: int
 
 
 def find_failures(
@@ -121,25 +108,6 @@ def attribute(strength: Strength, settings: FailureSettings) -> Attribution | No
     if strength.oracle < 1.0 or strength.shared < settings.material:
         return Attribution.PREDICTION_CONDITIONED
     return Attribution.MIXED
-
-
-def failure_table(found: Mapping[str, Sequence[Sequence[Failure]]]) -> list[FailureRow]:
-    """Counts by method: `found[method]` holds the failures of each of its clips. Symptoms that nobody shows stay in."""
-    rows = []
-    for method, clips in found.items():
-        counts = Counter((failure.symptom, failure.attribution) for clip in clips for failure in clip)
-        rows += [
-            FailureRow(
-                method,
-                symptom,
-                counts[symptom, Attribution.ORACLE_PRESENT],
-                counts[symptom, Attribution.PREDICTION_CONDITIONED],
-                counts[symptom, Attribution.MIXED],
-                len(clips),
-            )
-            for symptom in Symptom
-        ]
-    return rows
 
 
 def _check(triplet: Triplet) -> None:

@@ -63,10 +63,6 @@ class AgentCounts:
     hidden_tp: int  # those that others hide
     hidden_fn: int
 
-    def variants(self, name: str = "agents") -> dict[str, float]:
-        """As the scores' reduction `macro_f1` takes them: F1 is computed anew from means over clips."""
-        return {f"tp/{name}": float(self.tp), f"fp/{name}": float(self.fp), f"fn/{name}": float(self.fn)}
-
     @property
     def f1(self) -> float:
         """NaN where there is nobody on either side."""

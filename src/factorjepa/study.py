@@ -51,6 +51,8 @@ class StudySettings(Settings):
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
+    decoded: tuple[str, ...] | None = None  # the methods whose futures are drawn (None: all)
+    decoded_clips: int | None = Field(default=None, ge=1)  # of the measured clips (None: all)
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     lpips: str | None = None  # weights of LPIPS; without them it is not available
     detector: str | None = None  # ONNX agent detector of decoded frames (None: the shipped one)
@@ -68,6 +70,8 @@ class StudySettings(Settings):
         """What later stages would refuse after hours of work is refused now."""
         for name in self.methods:
             method_named(name)
+        if strange := sorted(set(self.decoded or ()) - set(self.methods)):
+            raise ConfigError(f"decoded: {', '.join(strange)} is not among the study's methods")
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)

@@ -116,7 +116,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 examples=settings.examples, side_by_side=beside,
             )  # fmt: skip
         elif stage == "decode":
-            _decode(settings, dense, out, runs, settings.measured(windows), beside)
+            _decode(settings, dense, out, jobs, settings.measured(windows), beside)
         elif stage == "compare":
             compare([scores], scores / "comparison", mixed=settings.mixed)
         else:
@@ -125,7 +125,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
 
 
 def _decode(
-    settings: StudySettings, data: Path, out: Path, runs: list[Path], change: list[str], side_by_side: int
+    settings: StudySettings, data: Path, out: Path, jobs: list[Job], change: list[str], side_by_side: int
 ) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
     from ..config import dump
@@ -144,7 +144,8 @@ def _decode(
             RunDirectory.existing(decoder).refuse_other(dump(wanted), ())
         else:
             train_decoder(wanted, decoder, resume=True)
-    scores, split, clips = out / "scores", settings.split, settings.tested
+    runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
+    scores, split, clips = out / "scores", settings.split, settings.decoded_clips or settings.tested
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
     decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)
     if settings.examples:

@@ -13,7 +13,7 @@ from factorjepa.errors import TrainingError
 from factorjepa.training import several
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.settings import TrainSettings
-from factorjepa.training.several import Job, train_all
+from factorjepa.training.several import Job, side_by_side, train_all
 
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
@@ -37,3 +37,39 @@ def test_finished_runs_of_other_settings_are_refused(settings: Make, tmp_path: P
     train_all([Job(settings(method="auto_rgn", updates=1), tmp_path / "run")], CPU, workers=1)
     with pytest.raises(TrainingError, match="lr"):
         train_all([Job(settings(method="auto_rgn", updates=1, lr=0.5), tmp_path / "run")], CPU, workers=1)
+
+
+def _crowded(job: Job, device: str) -> None:
+    """Stands in for training, in a process of its own: one run finds no room on the GPU."""
+    if job.out.name == "large":
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    (job.out.parent / f"{job.out.name}.done").touch()
+
+
+def test_a_run_without_room_beside_the_others_does_not_end_them(settings: Make, tmp_path: Path) -> None:
+    jobs = [Job(settings(method="auto_rgn", updates=1), tmp_path / name) for name in ("large", "small", "other")]
+    assert side_by_side(jobs, CPU, 2, lambda: None, _crowded) == jobs[:1]
+    assert {path.name for path in tmp_path.glob("*.done")} == {"small.done", "other.done"}
+
+
+def test_a_run_without_room_is_finished_after_the_others_with_fewer_at_a_time(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [Job(settings(method="auto_rgn", updates=1), tmp_path / name) for name in ("large", "small")]
+    rounds: list[tuple[int, list[str]]] = []
+
+    def beside(left: list[Job], device: torch.device, workers: int, tell: Callable[[], None]) -> list[Job]:
+        rounds.append((workers, [job.out.name for job in left]))
+        return [job for job in left if job.out.name == "large"]
+
+    monkeypatch.setattr(several, "side_by_side", beside)
+    monkeypatch.setattr(several, "_train", lambda job, device: rounds.append((1, [job.out.name])))
+    train_all(jobs, CPU, workers=4)
+    assert rounds == [(4, ["large", "small"]), (2, ["large"]), (1, ["large"])]
+
+    def hopeless(job: Job, device: str) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(several, "_train", hopeless)
+    with pytest.raises(TrainingError, match="even alone"):
+        train_all(jobs, CPU, workers=1)

@@ -1,7 +1,8 @@
 """Several runs, side by side or one after the other.
 
 A run of a small backbone keeps neither two cores nor a GPU busy by itself; several runs can. Each is a run like any
-other: finished ones are left as they are, interrupted ones go on.
+other: finished ones are left as they are, interrupted ones go on. One that finds no room on the GPU beside the others
+is finished after them, with fewer at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from ..commands import carry_out, command
 from ..config import dump
 from ..errors import TrainingError
+from ..words import counted
 from ..workers import begin_worker
 from .engine import Engine
 from .run import METRICS, RunDirectory
@@ -67,25 +69,51 @@ def train_all(
             run.refuse_other(dump(job.settings), LAYOUT)
     for made_from_others in (False, True):  # WiSE-FT is made from finished runs
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
-        if workers <= 1:
-            for job in left:
+        beside = workers
+        while left and beside > 1:
+            crowded = side_by_side(left, device, beside, tell)
+            beside //= 2
+            if crowded:
+                log.warning(
+                    "%s ran out of the GPU's memory beside the others; going on with %s at a time",
+                    counted(len(crowded), "run"), counted(beside, "run"),
+                )  # fmt: skip
+            left = crowded
+        for job in left:
+            try:
                 _train(job, str(device))
-                tell()
-        elif left:
-            _side_by_side(left, device, workers, tell)
+            except torch.OutOfMemoryError:
+                raise TrainingError(
+                    f"{job.out}: does not fit into the GPU's memory even alone. Lower batch, and raise accumulate so "
+                    "that an update has as many clips; the run goes on from its last checkpoint"
+                ) from None
+            tell()
 
 
-def _side_by_side(left: Sequence[Job], device: torch.device, workers: int, tell: Callable[[], None]) -> None:
+def side_by_side(
+    left: Sequence[Job],
+    device: torch.device,
+    workers: int,
+    tell: Callable[[], object],
+    train: Callable[[Job, str], None] | None = None,
+) -> list[Job]:
+    """Train `left`, so many at a time; returns those that found no room on the GPU beside the others."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(command(), stop))
     try:
-        running: set[Future[None]] = {pool.submit(_train, job, str(device)) for job in left}
+        jobs = {pool.submit(train or _train, job, str(device)): job for job in left}
+        running: set[Future[None]] = set(jobs)
+        crowded: list[Job] = []
         while running:
             ended, running = wait(running, timeout=_LOOK, return_when=FIRST_EXCEPTION)
             for one in ended:
-                one.result()
+                try:
+                    one.result()
+                except torch.OutOfMemoryError:
+                    crowded.append(jobs[one])
             tell()
+        return crowded
     except BrokenProcessPool:
         stop.set()
         raise TrainingError(
@@ -111,6 +139,7 @@ def _begin(line: str, stop: Event) -> None:
 
 
 def _train(job: Job, device: str) -> None:
+    torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
     engine = Engine(job.settings, torch.device(device))
 
     def look(step: int, steps: int, text: str) -> None:

@@ -9,6 +9,14 @@ from ..predictors import MonolithicOptions
 from .factor import CURRICULUM
 from .method import Method
 
+PLAIN = Method(
+    name="mono_top",
+    title="Monolithic",
+    family="control",
+    why="what training the same blocks gives without states, targets and channels: Auto-RGN trains others",
+    predictor=MonolithicOptions(),
+    matched=True,
+)
 SUPERVISED = Method(
     name="mono_supervised",
     title="Monolithic + targets",

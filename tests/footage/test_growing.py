@@ -192,8 +192,8 @@ class Stopping(Here):
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
 
-    def run(self, work: Any, jobs: Any) -> Iterator[Any]:
-        for number, made in super().run(work, jobs):
+    def run(self, work: Any, jobs: Any, cores: Any = None) -> Iterator[Any]:
+        for number, made in super().run(work, jobs, cores):
             if work is make_source and number == self._jobs - 1:
                 raise KeyboardInterrupt
             yield number, made

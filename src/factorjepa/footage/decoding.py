@@ -50,6 +50,7 @@ class Decoded:
     duration: float
     frame: av.VideoFrame
     broken: bool  # frames are missing, or could not be decoded, before this one
+    deinterlaced: bool  # fields were found up to here
 
 
 @dataclass
@@ -132,7 +133,7 @@ class SourceVideo:
                 elif pace.skips(at - last):
                     broken = True
                 last = at
-                yield Decoded(index, at - origin, clock.duration(frame), frame, broken and index > 0)
+                yield Decoded(index, at - origin, clock.duration(frame), frame, broken and index > 0, self.deinterlaced)
                 index, broken = index + 1, False
         if index == 0:
             why = str(self.faults)

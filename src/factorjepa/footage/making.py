@@ -26,6 +26,7 @@ from ..engines import Here, Lost, Processes, still_alive
 from ..errors import FactorJEPAError, StorageError
 from ..storage import write_text
 from ..video import reason_of
+from .ahead import ahead
 from .cutting import ClipCutter, Sampled, Sampler, ShortShot, Span
 from .decoding import Decoded, Framing, SourceVideo
 from .job import SourceJob, record_path, sheet_path, timing
@@ -96,10 +97,11 @@ class _Maker:
         self._ending: list[Rejected] = []  # what concerns the source as a whole
         self._framing: Framing | None = None
         self._frames = 0
+        self._deinterlaced = False
+        self._cores = min(job.cores, os.cpu_count() or 1)
 
     def make(self) -> dict[str, Any] | Lost:
-        cores = min(self._job.cores, os.cpu_count() or 1)
-        engine = Processes(cores) if cores > 1 else Here()
+        engine = Processes(self._cores) if self._cores > 1 else Here()
         for _, outcome in engine.run(make_clip, self._jobs()):
             if isinstance(outcome, Lost):
                 return outcome
@@ -154,8 +156,9 @@ class _Maker:
         before: Decoded | None = None
         failure: Exception | None = None
         try:
-            for frame in self._decoded():
+            for frame in ahead(self._decoded()) if self._cores > 1 else self._decoded():
                 still_alive(settings.limits.patience)
+                self._deinterlaced = frame.deinterlaced
                 gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
                 with timing(self._made.spent, "shots"):
                     boundaries = detector.feed(frame.index, frame.frame, gap)
@@ -209,7 +212,7 @@ class _Maker:
 
     def _transforms(self) -> list[str]:
         framing, fps = self._framing, self._settings.clips.fps
-        done = ["deinterlaced"] if self._video.deinterlaced else []
+        done = ["deinterlaced"] if self._deinterlaced else []
         return [*done, *(framing.transforms if framing else ()), f"resampled to {fps:g} fps"]
 
     def _concerning_all(self, reason: str, detail: str) -> None:

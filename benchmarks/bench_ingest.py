@@ -1,18 +1,25 @@
 """Hours of footage per core-hour of ingest, and what bounds it, beside plain decoding in the same run.
 
     python benchmarks/bench_ingest.py [FOOTAGE ...] [--rounds 3] [--workers 2]
+    python benchmarks/bench_ingest.py --long 60 [--faces F.onnx --plates P.onnx]
 
 Plain decoding opens each file with PyAV and decodes every frame in one thread; it converts, looks at and writes
-nothing. Ingest runs the same files in one process with privacy off (what privacy costs depends on the detectors) and
-says how its time is shared; then once more with worker processes for the time on the wall. Rates of one process are in
-its own CPU time, so that other work on the machine does not count. Without FOOTAGE two streets are rendered: 1280x720
-at 30 fps.
+nothing. Where there is a program `ffmpeg`, it decodes the same files to nowhere, in one thread as well. Ingest runs the
+same files in one process with privacy off (what privacy costs depends on the detectors) and says how its time is
+shared; then once more with worker processes for the time on the wall. Rates of one process are in its own CPU time, so
+that other work on the machine does not count. Without FOOTAGE two streets are rendered: 1280x720 at 30 fps.
+
+With `--long SECONDS`, one file of that length is ingested by one worker and by several, in turn, and the ratio of their
+times on the wall is printed; with detectors, privacy is on.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import resource
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -59,12 +66,40 @@ def plain_decode(files: Sequence[Path]) -> float:
     return seconds
 
 
-def timed_ingest(found: Sequence[Listed], engine: Engine) -> tuple[float, Ingested]:
-    off = functools.partial(build, PrivacySettings(mode="off"))
+def ffmpeg_decode(files: Sequence[Path]) -> float | None:
+    """CPU seconds that the program takes to decode the files; None where there is no such program."""
+    program = shutil.which("ffmpeg")
+    if program is None:
+        return None
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for file in files:
+        words = [program, "-v", "error", "-nostdin", "-threads", "1", "-i", f"file:{file}", "-map", "0:v:0"]
+        subprocess.run([*words, "-f", "null", "-"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+OFF = PrivacySettings(mode="off")
+
+
+def timed_ingest(found: Sequence[Listed], engine: Engine, privacy: PrivacySettings = OFF) -> tuple[float, Ingested]:
     with tempfile.TemporaryDirectory() as out:
         began = time.perf_counter()
-        result = ingest(Path(out), found, IngestSettings(), off, engine)
+        result = ingest(Path(out), found, IngestSettings(), functools.partial(build, privacy), engine)
         return time.perf_counter() - began, result
+
+
+def one_long_file(folder: Path, seconds: float, workers: int, rounds: int, privacy: PrivacySettings) -> None:
+    write_video(folder / "Benchpur" / "long.mp4", street(0, seconds), 30)
+    found = list_sources([folder / "Benchpur"], "walk")
+    alone, together = [], []
+    for _ in range(rounds):
+        alone.append(timed_ingest(found, Processes(1), privacy)[0])
+        together.append(timed_ingest(found, Processes(workers), privacy)[0])
+    ratio = median(one / other for one, other in zip(alone, together, strict=True))
+    print(f"one file of {seconds:g} s, privacy {privacy.mode}; seconds on the wall (median of {rounds})")
+    print(f"{'1 worker':28s} {median(alone):8.1f}    1.00x")
+    print(f"{f'{workers} workers':28s} {median(together):8.1f}   {ratio:5.2f}x")
 
 
 def main() -> None:
@@ -72,8 +107,16 @@ def main() -> None:
     parser.add_argument("footage", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--long", type=float, metavar="SECONDS", help="one rendered file instead, with 1 and N workers")
+    parser.add_argument("--faces", nargs="*", default=[], help="with --long: face detectors, ONNX")
+    parser.add_argument("--plates", nargs="*", default=[], help="with --long: registration-plate detectors, ONNX")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
+        if options.long:
+            on = PrivacySettings(faces=options.faces, plates=options.plates, device="cpu")
+            privacy = on if options.faces or options.plates else OFF
+            one_long_file(Path(temporary), options.long, options.workers, options.rounds, privacy)
+            return
         footage = options.footage
         if not footage:
             footage = [Path(temporary) / "Benchpur"]
@@ -81,11 +124,13 @@ def main() -> None:
                 write_video(footage[0] / f"{seed}.mp4", street(seed, 20), 30)
         found = [one for one in list_sources(footage, "walk") if not one.refused]
         cv2.setNumThreads(1)
-        plain, ours, shares = [], [], []
+        plain, program, ours, shares = [], [], [], []
         for _ in range(options.rounds):
             began = time.process_time()
             seconds = plain_decode([one.path for one in found])
             plain.append(seconds / (time.process_time() - began))
+            if (spent := ffmpeg_decode([one.path for one in found])) is not None:
+                program.append(seconds / spent)
             began = time.process_time()
             took, result = timed_ingest(found, Here())
             ours.append(result.seconds / (time.process_time() - began))
@@ -93,6 +138,11 @@ def main() -> None:
         took, result = timed_ingest(found, Processes(options.workers))
     print(f"{len(found)} files, {seconds / 60:.1f} minutes of footage; hours of footage per core-hour (median)")
     print(f"{'plain PyAV decoding':28s} {median(plain):8.1f}    1.00x")
+    if program:
+        faster = median(one / other for one, other in zip(program, plain, strict=True))
+        print(f"{'ffmpeg -f null':28s} {median(program):8.1f}   {faster:5.2f}x")
+    else:
+        print("ffmpeg -f null: there is no program ffmpeg here")
     ratio = median(one / other for one, other in zip(ours, plain, strict=True))
     print(f"{'ingest, one process':28s} {median(ours):8.1f}   {ratio:5.2f}x")
     print("  of which " + ", ".join(f"{stage} {median(one[stage] for one in shares):.0%}" for stage in STAGES))

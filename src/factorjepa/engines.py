@@ -1,7 +1,7 @@
 """Who does the work: the processes of this machine, or the workers of a Ray cluster. Stages are the same functions.
 
 A worker that dies takes one job with it, not the run: the job is tried again, and after its last try it is `Lost`. An
-error that a job raises ends the run; what a job can survive it must catch itself.
+error that a job raises ends the run; what a job can survive it must catch itself. A job may have workers of its own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
@@ -34,9 +35,19 @@ class Lost:
 
 
 class Engine(Protocol):
-    """`run` yields results as they come, each with the number of its job."""
+    """`run` yields results as they come, each with the number of its job.
 
-    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]: ...
+    `cores` says how many each job keeps busy, one unless told otherwise: a cluster sets them aside, on one machine the
+    system deals them.
+    """
+
+    @property
+    def cores(self) -> int:
+        """Of all workers together."""
+
+    def run(
+        self, work: Callable[[Job], Result], jobs: Sequence[Job], cores: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Result | Lost]]: ...
 
 
 def engine_named(name: str, workers: int | None = None, tries: int = 2, gpus: float = 0) -> Engine:
@@ -52,9 +63,13 @@ def engine_named(name: str, workers: int | None = None, tries: int = 2, gpus: fl
 
 
 class Here:
-    """One job after the other in this process: for measurements."""
+    """One job after the other in this process."""
 
-    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
+    cores = 1
+
+    def run(
+        self, work: Callable[[Job], Result], jobs: Iterable[Job], cores: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Result | Lost]]:
         yield from ((number, work(job)) for number, job in enumerate(jobs))
 
 
@@ -65,28 +80,42 @@ class Processes:
         self.count, self.tries = count, tries
         self._idle: list[_Worker] = []  # kept for the next stage; they end with this object
 
-    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
-        waiting = deque((number, 1) for number in range(len(jobs)))
+    @property
+    def cores(self) -> int:
+        return self.count
+
+    def run(
+        self, work: Callable[[Job], Result], jobs: Iterable[Job], cores: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Result | Lost]]:
+        """`jobs` may be made as they are asked for: no more than one is fetched before somebody is free to do it."""
+        coming: Iterator[tuple[int, Job]] = enumerate(jobs)
+        waiting: deque[tuple[int, int, Job]] = deque()
         busy: dict[Connection, _Worker] = {}
         try:
-            while waiting or busy:
+            while True:
                 while waiting and len(busy) < self.count:
                     worker = self._idle.pop() if self._idle else _Worker()
-                    number, attempt = waiting.popleft()
-                    worker.begin(number, attempt, work, jobs[number])
+                    worker.begin(work, *waiting.popleft())
                     busy[worker.line] = worker
+                if not waiting and (following := next(coming, None)) is not None:
+                    number, job = following
+                    waiting.append((number, 1, job))
+                    continue
+                if not busy:
+                    return
                 for line in wait(list(busy)):
                     assert isinstance(line, Connection)
                     worker = busy.pop(line)
                     try:
-                        outcome = line.recv()
+                        outcome = _receive(line)
                     except (EOFError, OSError):
                         why = worker.end()
                         if worker.attempt < self.tries:
-                            waiting.append((worker.number, worker.attempt + 1))
+                            waiting.append((worker.number, worker.attempt + 1, worker.job))
                         else:
                             yield worker.number, Lost(why)
                         continue
+                    worker.job = None
                     self._idle.append(worker)
                     if isinstance(outcome, _Raised):
                         raise outcome.error
@@ -129,11 +158,12 @@ class _Worker:
         self._process.start()
         far.close()  # else its death would not end the line
         self.number = self.attempt = 0
+        self.job: Any = None
 
-    def begin(self, number: int, attempt: int, work: Callable[[Any], Any], job: Any) -> None:
-        self.number, self.attempt = number, attempt
+    def begin(self, work: Callable[[Any], Any], number: int, attempt: int, job: Any) -> None:
+        self.number, self.attempt, self.job = number, attempt, job
         with contextlib.suppress(OSError):  # it has died while idle: the line will say so
-            self.line.send((work, job))
+            _send(self.line, (work, job))
 
     def stop(self) -> None:
         self._process.terminate()
@@ -156,14 +186,34 @@ def death(code: int | None) -> str:
 
 def _serve(line: Connection) -> None:
     begin_worker()
+    multiprocessing.current_process().daemon = False  # a daemon may have no workers of its own
     with contextlib.suppress(EOFError, OSError):
         while True:
-            work, job = line.recv()
+            work, job = _receive(line)
             try:
                 outcome = work(job)
             except Exception as error:
                 outcome = _Raised(error)
-            line.send(outcome)
+            _send(line, outcome)
+            del job, outcome  # a clip's pictures are not kept while the next ones come
+
+
+def _send(line: Connection, thing: Any) -> None:
+    """Arrays go beside the pickle, which would copy them: the pictures of a clip are a hundred megabytes."""
+    arrays: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(thing, protocol=5, buffer_callback=arrays.append)
+    raw = [array.raw() for array in arrays]
+    line.send((data, [len(one) for one in raw]))
+    for one in raw:
+        line.send_bytes(one)
+
+
+def _receive(line: Connection) -> Any:
+    data, sizes = line.recv()
+    arrays = [bytearray(size) for size in sizes]
+    for array in arrays:
+        line.recv_bytes_into(array)
+    return pickle.loads(data, buffers=arrays)
 
 
 def still_alive(patience: int) -> None:
@@ -183,22 +233,18 @@ class Ray:
     def __init__(self, workers: int | None = None, tries: int = 2, gpus: float = 0) -> None:
         self.workers, self.tries, self.gpus = workers, tries, gpus
 
-    def run(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result | Lost]]:
-        try:
-            import ray
-        except ImportError:
-            raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
-        if not ray.is_initialized():
-            where = os.environ.get("RAY_ADDRESS") or "local"  # said aloud: Ray would look for somebody's cluster itself
-            count = self.workers or os.cpu_count() or 1 if where == "local" else None
-            try:
-                ray.init(
-                    where, num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-                )
-            except ConnectionError as error:
-                raise ConfigError(f"no Ray cluster answers at {where} (RAY_ADDRESS): {error}") from None
+    @property
+    def cores(self) -> int:
+        return int(self._connected().cluster_resources().get("CPU", 1))
+
+    def run(
+        self, work: Callable[[Job], Result], jobs: Sequence[Job], cores: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Result | Lost]]:
+        ray = self._connected()
         remote = ray.remote(max_retries=self.tries - 1, num_gpus=self.gpus)(work)
-        waiting = {remote.remote(job): number for number, job in enumerate(jobs)}
+        most = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
+        wanted = [max(1, min(count, most)) for count in cores or [1] * len(jobs)]  # more than any has are never free
+        waiting = {remote.options(num_cpus=wanted[number]).remote(job): number for number, job in enumerate(jobs)}
         try:
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting))
@@ -215,3 +261,19 @@ class Ray:
         finally:
             for left in waiting:
                 ray.cancel(left)
+
+    def _connected(self) -> Any:
+        try:
+            import ray
+        except ImportError:
+            raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
+        if not ray.is_initialized():
+            where = os.environ.get("RAY_ADDRESS") or "local"  # said aloud: Ray would look for somebody's cluster itself
+            count = self.workers or os.cpu_count() or 1 if where == "local" else None
+            try:
+                ray.init(
+                    where, num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+                )
+            except ConnectionError as error:
+                raise ConfigError(f"no Ray cluster answers at {where} (RAY_ADDRESS): {error}") from None
+        return ray

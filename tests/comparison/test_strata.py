@@ -16,7 +16,7 @@ from factorjepa.errors import ScoresError
 from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings, Comparison, compare
 from factorjepa.statistics.rows import StratumRow
-from factorjepa.statistics.strata import levels_of, ordered, strata_in, stratified
+from factorjepa.statistics.strata import levels_of, ordered, strata_in, stratified, unmeasured
 
 from .tables import ACTION, FUTURE, places, rows_of, scores_of
 
@@ -50,6 +50,16 @@ def test_a_stratum_of_all_clips_is_the_whole_comparison() -> None:
     found = of(stratified(scores, everyone, QUICK), "all")
     assert (found.effect, found.low, found.high) == (row.effect, row.low, row.high)
     assert (found.clips, found.sources, found.cities) == (row.clips, row.sources, row.cities)
+
+
+def test_scored_clips_that_came_after_the_measuring_are_missed_aloud(tmp_path: Path) -> None:
+    scores, folder = scores_of(rows_of(SHIFTS)), corpus(tmp_path)
+    (said,) = unmeasured(strata_in(folder, scores), scores)
+    assert said.startswith("1 scored clip in no stratum, for example ")
+    assert said.endswith("factorjepa targets and then factorjepa regime measure on it again")
+    whole = {clip.clip_id: "low" for clip in Manifest.read(folder)}
+    assert unmeasured({"density_stratum": whole}, scores) == []
+    assert unmeasured({"occlusion_stratum": {}}, scores) == []  # a clip without agents has none
 
 
 def test_an_effect_that_only_dense_clips_have_is_found_in_them_alone(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from factorjepa.footage.listing import list_sources
 from factorjepa.footage.making import make_source
 from factorjepa.footage.settings import IngestSettings, SplitSettings, StoreSettings
 from factorjepa.footage.sharding import lay_into_shards
+from factorjepa.verbs.footage import _behind
 
 from .filters import Failing, Recorder, Unfiltered
 from .test_ingest import OFF, begin, contents, wait_for
@@ -186,14 +187,40 @@ class TestGrowing:
         assert contents(copied) == before
 
 
+class TestSaying:
+    """What was made of a corpus does not know clips that came later."""
+
+    def test_verbs_to_run_again_are_named_in_their_order(self, small: Path, grown: Path, tmp_path: Path) -> None:
+        for folder in ("regime", "targets"):
+            (tmp_path / folder).mkdir()
+        before, after = Manifest.read(small), Manifest.read(grown)
+        assert _behind(tmp_path, Ingested(after, [], added=1)) == ["targets", "regime measure"]
+        assert _behind(tmp_path, Ingested(before, [])) == []
+        assert _behind(tmp_path / "elsewhere", Ingested(after, [], added=1)) == []
+
+    def test_clips_without_strata_beside_clips_with_them_are_noticed_at_any_time(
+        self, small: Path, grown: Path, tmp_path: Path
+    ) -> None:
+        measured = {clip.clip_id for clip in Manifest.read(small)}
+        mixed = [
+            replace(clip, attributes={**clip.attributes, "density_stratum": "low"})
+            if clip.clip_id in measured
+            else clip
+            for clip in Manifest.read(grown)
+        ]
+        assert _behind(tmp_path, Ingested(Manifest(mixed), [])) == ["regime measure"]
+        whole = [clip for clip in mixed if clip.clip_id in measured]
+        assert _behind(tmp_path, Ingested(Manifest(whole), [])) == []
+
+
 class Stopping(Here):
     """Is interrupted when so many sources are made."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
 
-    def run(self, work: Any, jobs: Any) -> Iterator[Any]:
-        for number, made in super().run(work, jobs):
+    def run(self, work: Any, jobs: Any, cores: Any = None) -> Iterator[Any]:
+        for number, made in super().run(work, jobs, cores):
             if work is make_source and number == self._jobs - 1:
                 raise KeyboardInterrupt
             yield number, made

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from factorjepa.corpus.splits import Split
 from factorjepa.errors import CorpusError, FactorJEPAError, TeacherError, VideoError
 from factorjepa.teacher.cache import PacketCache
 from factorjepa.teacher.making import make_packets
+from factorjepa.teacher.packet import COLUMNS
 from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.world import WorldSettings
 
@@ -119,6 +121,52 @@ class TestRuns:
         audit = Corpus.open(data).audit()
         first, second = cache.packets(audit), cache.packets(audit, replication=1)
         assert any(not np.array_equal(first[k].times, second[k].times) for k in range(CLIPS))
+
+
+def without(data: Path, folder: Path, *left_out: int) -> Path:
+    """A corpus as it was before some of its clips came."""
+    shutil.copytree(data, folder)
+    Manifest([clip for number, clip in enumerate(Manifest.read(data)) if number not in left_out]).write(folder)
+    return folder
+
+
+class TestGrowing:
+    def test_new_clips_get_packets_and_the_others_keep_theirs(self, data: Path, made: Path, tmp_path: Path) -> None:
+        fewer, out = without(data, tmp_path / "fewer", 1, 4), tmp_path / "out"
+        make_packets(fewer, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        before = contents(out)
+        counted: list[tuple[int, int]] = []
+        cache = make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD, progress=lambda *n: counted.append(n))
+        after = contents(out)
+        assert counted == [(CLIPS - 2 + k, CLIPS) for k in range(3)]
+        assert {name: after[name] for name in before} == before
+        assert [*after.keys() - before.keys()] == ["replication-0/audit-00003.safetensors"]
+        audit = Corpus.open(data).audit()
+        for one, other in zip(cache.packets(audit), PacketCache.open(made).packets(audit), strict=True):
+            assert all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in COLUMNS)
+        make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert contents(out) == after
+
+    def test_a_shard_that_is_lost_while_the_corpus_grows_is_made_too(self, data: Path, tmp_path: Path) -> None:
+        three, four = (without(data, tmp_path / str(number), *range(number)) for number in (4, 3))
+        out = tmp_path / "out"
+        make_packets(three, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        first, last = sorted(out.rglob("audit-*"))
+        first.unlink()
+        last.write_bytes(last.read_bytes()[:-9])
+        cache = make_packets(four, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert len(cache.packets(Corpus.open(four).audit()).verify()) == 4
+        assert [len(shard) for shard in cache.shards(Split.AUDIT, 0)] == [2, 2]
+
+    def test_a_clip_that_is_another_one_now_is_named(self, data: Path, made: Path, tmp_path: Path) -> None:
+        other = without(data, tmp_path / "other")
+        clips = list(Manifest.read(other))
+        clips[2] = replace(clips[2], t_start=clips[2].t_start + 0.1)
+        Manifest(clips).write(other)
+        before = contents(made)
+        with pytest.raises(TeacherError, match=f"clip '{clips[2].clip_id}' is another one now"):
+            make_packets(other, made, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert contents(made) == before
 
 
 class TestInterruptions:

@@ -60,6 +60,7 @@ class TestProjections:
         assert np.trace(matrix @ matrix.T) == pytest.approx(rows, rel=1e-4)
 
     def test_they_depend_on_seed_name_and_shape_only(self) -> None:
+        isometry.cache_clear()
         again = projections_for(12, TeacherSettings())
         other = projections_for(
             12, SETTINGS.model_copy(update={"targets": SETTINGS.targets.model_copy(update={"projection_seed": 1})})

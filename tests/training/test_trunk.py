@@ -258,8 +258,8 @@ def test_records_of_other_weights_or_clips_are_refused(cached: Make, tiny: Path,
     with pytest.raises(TrainingError, match="weights is"):
         Engine(elsewhere, CPU)
     header = tmp_path / "trunk" / "header.json"
-    header.write_text(json.dumps({**json.loads(header.read_text()), "corpus": "another"}))
-    with pytest.raises(TrainingError, match="corpus is 'another' there"):
+    header.write_text(json.dumps({**json.loads(header.read_text()), "fps": 99.0}))
+    with pytest.raises(TrainingError, match=r"fps is 99\.0 there"):
         Engine(cached(method="factorjepa_raw"), CPU)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import torch
 
 from factorjepa.backbones import build
 from factorjepa.backbones.checkpoint import save
+from factorjepa.corpus.manifest import Manifest
+from factorjepa.corpus.splits import Split
 from factorjepa.engines import Here
 from factorjepa.errors import TrainingError
 from factorjepa.storage import only_writer
@@ -84,6 +88,31 @@ def test_what_was_interrupted_is_finished_to_the_same_bytes(cached: Make, tmp_pa
     (tmp_path / "trunk" / "rank-0" / "context-00000.safetensors").unlink()
     fill_trunk(Engine(cached(), CPU), Here())
     assert contents(tmp_path / "trunk") == contents(tmp_path / "straight")
+
+
+def test_a_corpus_that_has_grown_gets_the_records_that_it_lacks(cached: Make, tiny: Path, tmp_path: Path) -> None:
+    corpus = Path(shutil.copytree(tiny / "corpus", tmp_path / "corpus"))
+    whole = list(Manifest.read(corpus))
+    new = [number for number, clip in enumerate(whole) if clip.split == Split.TRAIN][2:8:3]
+    Manifest([clip for number, clip in enumerate(whole) if number not in new]).write(corpus)
+    fill_trunk(Engine(cached(data=str(corpus)), CPU), Here())
+    before = contents(tmp_path / "trunk")
+    Manifest(whole).write(corpus)
+    trunk_filling._workshop.cache_clear()
+    grown = Engine(cached(data=str(corpus)), CPU)
+    assert grown.trunk is not None
+    assert grown.trunk.bytes_to_come() == len(new) * sum(grown.trunk.bytes_per_clip.values())
+    fill_trunk(grown, Here())
+    after = contents(tmp_path / "trunk")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == len(before) + 2  # a shard of each kind
+    following = Engine(cached(data=str(corpus)), CPU)
+    assert following.trunk is not None
+    assert following.trunk.bytes_to_come() == 0
+    whole[0] = replace(whole[0], t_start=whole[0].t_start + 0.1)
+    Manifest(whole).write(corpus)
+    with pytest.raises(TrainingError, match=r"was made of another corpus: clip '.*' is another one now"):
+        Engine(cached(data=str(corpus)), CPU)
 
 
 def test_a_worker_with_other_weights_is_refused(cached: Make, tmp_path: Path) -> None:

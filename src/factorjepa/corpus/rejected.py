@@ -28,7 +28,7 @@ class Rejected:
     """One thing that was left out. What concerns a whole file has no source, shot or times."""
 
     file: str
-    stage: str  # reading, shots, quality, privacy
+    stage: str  # reading, shots, quality, privacy, writing
     reason: str  # a word or two, to be counted
     detail: str = ""
     source: str | None = None
@@ -56,7 +56,7 @@ def amounts_rejected(rows: Iterable[Rejected]) -> list[RejectedAmount]:
     """By stage, in the order in which they judge, and by reason, the most frequent first."""
     rows = list(rows)
     counts = Counter((row.stage, row.reason) for row in rows)
-    stages = ("reading", "shots", "quality", "privacy")
+    stages = ("reading", "shots", "quality", "privacy", "writing")
     order = sorted(counts.items(), key=lambda item: (stages.index(item[0][0]), -item[1], item[0][1]))
     return [
         RejectedAmount(stage, reason, count, sum(r.seconds for r in rows if (r.stage, r.reason) == (stage, reason)))

@@ -50,6 +50,7 @@ class Decoded:
     duration: float
     frame: av.VideoFrame
     broken: bool  # frames are missing, or could not be decoded, before this one
+    deinterlaced: bool  # fields were found up to here
 
 
 @dataclass
@@ -98,11 +99,14 @@ def _lasting(container: av.container.InputContainer) -> float:
 
 @dataclass
 class SourceVideo:
-    """A source file, to be read once from beginning to end."""
+    """A source file, to be read once from beginning to end.
+
+    By one thread: what FFmpeg makes of damaged packets depends on how many decode them, and a corpus must not depend on
+    the machine.
+    """
 
     path: Path
     name: str
-    threads: int = 1
     faults: Faults = field(default_factory=Faults)
     deinterlaced: bool = False
     aspect: Fraction | None = None  # of a pixel, width over height; known once a frame is
@@ -110,8 +114,8 @@ class SourceVideo:
     def frames(self) -> Iterator[Decoded]:
         """Every frame that can be decoded, in order of display, no two at the same time."""
         with opened(self.path, self.name) as (container, stream):
-            stream.thread_type = "AUTO" if self.threads > 1 else "NONE"
-            stream.codec_context.thread_count = self.threads
+            stream.thread_type = "NONE"
+            stream.codec_context.thread_count = 1
             self.aspect = stream.sample_aspect_ratio
             clock, pace = _Clock(stream), _Pace()
             index, origin, last = 0, math.nan, -math.inf
@@ -129,7 +133,7 @@ class SourceVideo:
                 elif pace.skips(at - last):
                     broken = True
                 last = at
-                yield Decoded(index, at - origin, clock.duration(frame), frame, broken and index > 0)
+                yield Decoded(index, at - origin, clock.duration(frame), frame, broken and index > 0, self.deinterlaced)
                 index, broken = index + 1, False
         if index == 0:
             why = str(self.faults)

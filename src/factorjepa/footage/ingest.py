@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,9 @@ from ..engines import Engine, Lost
 from ..errors import CorpusError
 from ..storage import only_writer, remove_partials, write_text
 from .duplicates import Catalogue
+from .job import Build, SourceJob, record_path
 from .listing import Listed, refuse_unknown
-from .making import Build, SourceJob, make_source, read_record, record_path
+from .making import make_source, read_record, shares
 from .planning import Plan, PlannedSource, examine_files, plan_sources
 from .settings import IngestSettings
 from .sharding import NOTES, discard_unreadable, lay_into_shards
@@ -86,12 +86,12 @@ def ingest(
             write_text(out / SOURCES, plan.to_json())
         unreadable = discard_unreadable(out)
         paths = {one.file: one.path for one in found}
-        threads = max(1, (os.cpu_count() or 1) // max(1, len(plan.sources)))
+        longest_first = sorted(plan.sources, key=lambda source: -source.seconds)  # so that none is waited for
+        ahead = [0.0 if read_record(out, source.source) else source.seconds for source in longest_first]
+        cores = shares(ahead, engine.cores, settings.clips.seconds)
         jobs = [
-            SourceJob(out, paths[source.file], source, settings, build, statement, audit and blurs, threads)
-            for source in sorted(
-                plan.sources, key=lambda source: -source.seconds
-            )  # the longest first: none is waited for
+            SourceJob(out, paths[source.file], source, settings, build, statement, audit and blurs, busy)
+            for source, busy in zip(longest_first, cores, strict=True)
         ]
         with counting("ingest", "source") as progress:
             result = _make(out, jobs, engine, progress)
@@ -103,7 +103,7 @@ def ingest(
 
 def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progress) -> Ingested:
     result = Ingested(Manifest([]), [])
-    for done, (number, made) in enumerate(engine.run(make_source, jobs), start=1):
+    for done, (number, made) in enumerate(engine.run(make_source, jobs, [job.cores for job in jobs]), start=1):
         source = jobs[number].source
         if isinstance(made, Lost):
             why = f"the process that decoded it {made.why}"

@@ -1,4 +1,8 @@
-"""One source video to clips on disk: decoded once, cut, judged, filtered for privacy, encoded.
+"""One source video to clips on disk: decoded once, cut, and each clip made where a core is free.
+
+Shots are found in one pass, in order of time; the clips of a long source are then made by several processes, and what
+is kept and why is the same, to the byte, as one process gives. Pictures go from one to the other through a pipe: no
+frame that was not filtered reaches a disk.
 
 A source's record is written last and holds size and checksum of its clips: a source that agrees with its record is
 complete. A source that was interrupted is decoded again, but clips that are whole are kept as they are. So it is where
@@ -7,60 +11,29 @@ contact sheets are asked for later: the filter looks again, and only the sheet i
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import hashlib
 import json
-import time
-import zlib
-from collections.abc import Callable, Iterator
+import math
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import __version__
 from ..corpus.rejected import Rejected
-from ..corpus.shards import sidecar_path
-from ..engines import still_alive
+from ..engines import Here, Lost, Processes, still_alive
 from ..errors import FactorJEPAError, StorageError
-from ..storage import write_atomic, write_text
-from ..video import Frames, reason_of, write_video
+from ..storage import write_text
+from ..video import reason_of
+from .ahead import ahead
 from .cutting import ClipCutter, Sampled, Sampler, ShortShot, Span
 from .decoding import Decoded, Framing, SourceVideo
-from .duplicates import signature
+from .job import SourceJob, record_path, sheet_path, timing
 from .limits import limited
-from .measuring import faults, measure
-from .planning import PlannedSource
-from .privacy.interface import Filtered, PrivacyFilter
-from .settings import IngestSettings
-from .sharding import NOTES, damage_of, held
+from .sharding import damage_of
 from .shots import ShotDetector
-
-RECORDS, AUDIT = "records", "audit"
-Build = Callable[[], PrivacyFilter]  # makes the filter in the process that uses it
-_builds: dict[str, PrivacyFilter] = {}  # of this process: a filter holds networks
-
-
-@dataclass(frozen=True)
-class SourceJob:
-    """All that a worker needs to know of one source."""
-
-    out: Path
-    path: Path
-    source: PlannedSource
-    settings: IngestSettings
-    build: Build
-    statement: dict[str, str]
-    audit: bool = False
-    threads: int = 1
-
-    @property
-    def identity(self) -> str:
-        """What decides the bytes of this source's clips."""
-        parts = [__version__, self.settings.deciding(), self.statement, asdict(self.source)]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+from .writing import ClipJob, Entry, Outcome, make_clip, whole
 
 
 @dataclass
@@ -73,8 +46,14 @@ class Made:
     spent: dict[str, float] = field(default_factory=dict)  # seconds by stage
 
 
-def make_source(job: SourceJob) -> Made:
-    """Make what is missing of one source."""
+def shares(seconds: Sequence[float], cores: int, clip: float) -> list[int]:
+    """How many cores each source gets: by its length, rounded up, and no more than it has clips of this length."""
+    total = sum(seconds)
+    return [max(1, min(math.ceil(cores * one / total), math.ceil(one / clip))) if one else 1 for one in seconds]
+
+
+def make_source(job: SourceJob) -> Made | Lost:
+    """Make what is missing of one source; lost where one of its clips kills the process that makes it."""
     made, repeats = Made(), {}
     record = read_record(job.out, job.source.source)
     if record is not None and record["identity"] == job.identity:
@@ -85,25 +64,18 @@ def make_source(job: SourceJob) -> Made:
             made.clips = len(record["clips"])
             return made
     with limited(job.settings.limits):
-        record = _Maker(job, made, _filter_of(job), repeats).make()
-        made.clips = len(record["clips"])
-        write_text(record_path(job.out, job.source.source), json.dumps(record, ensure_ascii=False))
+        outcome = _Maker(job, made, repeats).make()
+        if isinstance(outcome, Lost):
+            return outcome
+        made.clips = len(outcome["clips"])
+        write_text(record_path(job.out, job.source.source), json.dumps(outcome, ensure_ascii=False))
     return made
 
 
-def _lacks_sheets(out: Path, kept: list[dict[str, Any]], rejected: list[dict[str, Any]]) -> bool:
+def _lacks_sheets(out: Path, kept: list[Entry], rejected: list[dict[str, Any]]) -> bool:
     """Whether a clip that the filter has looked at, kept or not, has no contact sheet."""
     seen = [*kept, *(one for one in rejected if one["stage"] == "privacy")]
     return any(not sheet_path(out, one["clip_id"]).exists() for one in seen)
-
-
-def sheet_path(out: Path, clip_id: str) -> Path:
-    source, _, place = clip_id.rpartition("#")
-    return out / AUDIT / source / f"{place.replace('.', '-')}.png"
-
-
-def record_path(out: Path, source: str) -> Path:
-    return out / RECORDS / f"{source}.json"
 
 
 def read_record(out: Path, source: str) -> dict[str, Any] | None:
@@ -118,20 +90,54 @@ def read_record(out: Path, source: str) -> dict[str, Any] | None:
 class _Maker:
     """The way of one source through the stages. `repeats` are clips of it that are known to repeat others."""
 
-    def __init__(self, job: SourceJob, made: Made, privacy: PrivacyFilter, repeats: dict[str, dict[str, Any]]) -> None:
-        self._job, self._made, self._settings = job, made, job.settings
-        self._privacy, self._repeats = privacy, repeats
-        self._video = SourceVideo(job.path, job.source.file, job.threads)
-        self._clips: list[dict[str, Any]] = []
-        self._rejected: list[Rejected] = []
+    def __init__(self, job: SourceJob, made: Made, repeats: dict[str, Entry]) -> None:
+        self._job, self._made, self._settings, self._repeats = job, made, job.settings, repeats
+        self._video = SourceVideo(job.path, job.source.file)
+        self._outcomes: dict[int, Outcome] = {}  # by the number of the span
+        self._ending: list[Rejected] = []  # what concerns the source as a whole
         self._framing: Framing | None = None
         self._frames = 0
+        self._deinterlaced = False
+        self._cores = min(job.cores, os.cpu_count() or 1)
 
-    def make(self) -> dict[str, Any]:
+    def make(self) -> dict[str, Any] | Lost:
+        engine = Processes(self._cores) if self._cores > 1 else Here()
+        for _, outcome in engine.run(make_clip, self._jobs()):
+            if isinstance(outcome, Lost):
+                return outcome
+            self._outcomes[outcome.number] = outcome
+            for stage, seconds in outcome.spent.items():
+                self._made.spent[stage] = self._made.spent.get(stage, 0.0) + seconds
+        seconds, stated = self._frames / self._settings.clips.fps, self._job.source.seconds
+        self._made.seconds = seconds
+        if faulty := str(self._video.faults):
+            self._concerning_all("damaged", faulty)
+        if seconds and stated - seconds > max(1.0, 0.02 * stated):
+            self._concerning_all("shorter than stated", f"{seconds:.1f} s could be read of {stated:.1f} s")
+        outcomes = [self._outcomes[number] for number in sorted(self._outcomes)]
+        rejected = [*(one.rejected for one in outcomes if one.rejected), *self._ending]
+        return {
+            "identity": self._job.identity,
+            "seconds": seconds,
+            "transforms": self._transforms(),
+            "clips": [one.entry for one in outcomes if one.entry],
+            "rejected": [asdict(one) for one in rejected],
+        }
+
+    def _jobs(self) -> Iterator[ClipJob]:
+        """Clips that are to be made, as the source is decoded; what needs no making is noted on the way.
+
+        Nothing is raised but by a full disk: clips that others are busy with are still wanted.
+        """
         reached = 0.0
         try:
-            for span in self._spans():
-                self._take(span)
+            for number, span in enumerate(self._spans()):
+                job = self._job_of(number, span)
+                if job is not None:
+                    still_alive(0)  # those who make clips are watched themselves
+                    yield job
+                    still_alive(self._settings.limits.patience)
+                del job  # its pictures
                 reached = span.last / self._settings.clips.fps
         except StorageError:
             raise
@@ -139,19 +145,8 @@ class _Maker:
             self._refuse_rest(reached, str(error))
         except Exception as error:  # whatever a decoder makes of a hostile file concerns that file
             self._refuse_rest(reached, f"{type(error).__name__}: {reason_of(error)}")
-        seconds, stated = self._frames / self._settings.clips.fps, self._job.source.seconds
-        self._made.seconds = seconds
-        if faulty := str(self._video.faults):
-            self._reject("reading", "damaged", faulty)
-        if seconds and stated - seconds > max(1.0, 0.02 * stated):
-            self._reject("reading", "shorter than stated", f"{seconds:.1f} s could be read of {stated:.1f} s")
-        return {
-            "identity": self._job.identity,
-            "seconds": seconds,
-            "transforms": self._transforms(),
-            "clips": self._clips,
-            "rejected": [asdict(one) for one in self._rejected],
-        }
+        finally:
+            still_alive(0)
 
     def _spans(self) -> Iterator[Span | ShortShot]:
         """Decoded frames, resampled and gathered: clips to be, and shots too short for one."""
@@ -161,10 +156,11 @@ class _Maker:
         before: Decoded | None = None
         failure: Exception | None = None
         try:
-            for frame in self._timed("decode", self._video.frames()):
+            for frame in ahead(self._decoded()) if self._cores > 1 else self._decoded():
                 still_alive(settings.limits.patience)
+                self._deinterlaced = frame.deinterlaced
                 gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
-                with self._timing("shots"):
+                with timing(self._made.spent, "shots"):
                     boundaries = detector.feed(frame.index, frame.frame, gap)
                 if before is not None:
                     until = min(frame.at, before.at + before.duration) if gap else frame.at
@@ -186,133 +182,51 @@ class _Maker:
         numbers = sampler.shown(frame.at, until)
         if not numbers:
             return
-        with self._timing("resize"):
+        with timing(self._made.spent, "resize"):
             if self._framing is None:
                 self._framing = Framing.of(frame.frame, self._video.aspect, self._settings.clips.short_side)
             picture = self._framing.picture(frame.frame)
         self._frames += len(numbers)
         yield from (Sampled(number, frame.index, picture) for number in numbers)
 
-    def _take(self, span: Span | ShortShot) -> None:
-        """Keep a clip, or say why not."""
-        fps = self._settings.clips.fps
-        place = {"shot": span.shot, "t_start": span.first / fps, "t_end": span.last / fps}
+    def _job_of(self, number: int, span: Span | ShortShot) -> ClipJob | None:
+        """What there is to do about a span; nothing where its outcome is known already."""
+        fps, source = self._settings.clips.fps, self._job.source
+        place: dict[str, Any] = {"shot": span.shot, "t_start": span.first / fps, "t_end": span.last / fps}
         if isinstance(span, ShortShot):
-            least = self._settings.clips.min_seconds
-            self._reject("shots", "short shot", f"{span.length / fps:.2f} s of at least {least:g} s", **place)
-            return
-        clip_id = f"{self._job.source.source}#{span.shot}.{span.clip}"
-        path = f"clips/{self._job.source.source}/{span.shot}-{span.clip}.mp4"
-        there = self._repeats.get(clip_id) or self._whole(path, place)
+            detail = f"{span.length / fps:.2f} s of at least {self._settings.clips.min_seconds:g} s"
+            rejected = Rejected(source.file, "shots", "short shot", detail, source.source, **place)
+            self._outcomes[number] = Outcome(number, rejected=rejected)
+            return None
+        clip_id = f"{source.source}#{span.shot}.{span.clip}"
+        path = f"clips/{source.source}/{span.shot}-{span.clip}.mp4"
+        there = self._repeats.get(clip_id) or whole(self._job, path, place)
         shown = not self._job.audit or clip_id in self._repeats or sheet_path(self._job.out, clip_id).exists()
         if there is not None and shown:
-            self._clips.append(there)
-            return
+            self._outcomes[number] = Outcome(number, there)
+            return None
         frames = np.stack([one.picture for one in span.frames])
-        own = slice(span.before, span.before + span.length)
-        with self._timing("quality"):
-            measures = measure(frames[own], fps)
-            found = list(faults(measures, self._settings.quality))
-        if found:
-            words, details = (" and ".join(part) for part in zip(*found, strict=True))
-            self._reject("quality", words, details, clip_id=clip_id, **place)
-            return
-        with self._timing("privacy"):
-            still_alive(self._settings.limits.privacy_patience)
-            filtered = self._filtered(frames)
-            still_alive(self._settings.limits.patience)
-        if self._job.audit and filtered.audit:
-            page = filtered.audit
-            write_atomic(sheet_path(self._job.out, clip_id), lambda temporary: temporary.write_bytes(page))
-        if there is not None:
-            self._clips.append(there)
-            return
-        if filtered.failures:
-            self._reject("privacy", "failed checks", "; ".join(filtered.failures), clip_id=clip_id, **place)
-            return
-        kept = filtered.frames[own]
-        with self._timing("quality"):
-            film = signature(kept, fps)
-        figures = {name: round(value, 5) for name, value in asdict(measures).items()}
-        entry = {"clip_id": clip_id, "path": path, **place, "width": kept.shape[2], "height": kept.shape[1],
-                 "measures": figures, "privacy": dict(sorted(filtered.counts.items())),
-                 "signature": base64.b64encode(film).decode()}  # fmt: skip
-        with self._timing("encode"):
-            self._clips.append(self._write(kept, entry))
-
-    def _filtered(self, frames: Frames) -> Filtered:
-        """Fail-closed: a filter that raises, or hands back something else than it was given, excludes the clip."""
-        try:
-            filtered = self._privacy(frames, self._settings.clips.fps, audit=self._job.audit)
-        except StorageError:
-            raise
-        except Exception as error:
-            return Filtered(frames, (f"the filter failed ({type(error).__name__}: {error})",))
-        if filtered.frames.shape != frames.shape or filtered.frames.dtype != np.uint8:
-            return Filtered(frames, (f"the filter returned {filtered.frames.dtype} {filtered.frames.shape}",))
-        return filtered
-
-    def _write(self, frames: Frames, entry: dict[str, Any]) -> dict[str, Any]:
-        """The video first, its notes last."""
-        video = self._job.out / entry["path"]
-        write_video(video, frames, self._settings.clips.fps)
-        data = video.read_bytes()
-        entry = {**entry, "size": len(data), "crc32": zlib.crc32(data)}
-        source = self._job.source
-        notes = {
-            **source.attributes, "identity": self._job.identity, **entry, "city": source.city,
-            "session": source.session, "source": source.source, "source_file": source.file,
-            "source_sha256": source.sha256, "capture_mode": source.capture_mode, "transforms": self._transforms(),
-        }  # fmt: skip
-        write_text(self._job.out / sidecar_path(entry["path"], NOTES), json.dumps(notes, ensure_ascii=False))
-        return entry
-
-    def _whole(self, path: str, place: dict[str, Any]) -> dict[str, Any] | None:
-        """The entry of a clip that an interrupted run has finished."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            notes = json.loads(held(self._job.out, sidecar_path(path, NOTES)) or b"")
-            same = notes["identity"] == self._job.identity and all(notes[key] == value for key, value in place.items())
-            if same and not damage_of(self._job.out, notes):
-                return {key: notes[key] for key in _ENTRY}
-        return None
+        return ClipJob(
+            self._job, number, clip_id, path, place, frames, span.before, span.length, self._transforms(), there
+        )
 
     def _transforms(self) -> list[str]:
         framing, fps = self._framing, self._settings.clips.fps
-        done = ["deinterlaced"] if self._video.deinterlaced else []
+        done = ["deinterlaced"] if self._deinterlaced else []
         return [*done, *(framing.transforms if framing else ()), f"resampled to {fps:g} fps"]
 
-    def _reject(self, stage: str, reason: str, detail: str, **where: Any) -> None:
-        self._rejected.append(Rejected(self._job.source.file, stage, reason, detail, self._job.source.source, **where))
+    def _concerning_all(self, reason: str, detail: str) -> None:
+        self._ending.append(Rejected(self._job.source.file, "reading", reason, detail, self._job.source.source))
 
     def _refuse_rest(self, reached: float, why: str) -> None:
         start = f"from {reached:.1f} s on: " if reached else ""
-        self._reject("reading", "unreadable", start + why)
+        self._concerning_all("unreadable", start + why)
 
-    @contextlib.contextmanager
-    def _timing(self, stage: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._made.spent[stage] = self._made.spent.get(stage, 0.0) + time.perf_counter() - began
-
-    def _timed(self, stage: str, items: Iterator[Decoded]) -> Iterator[Decoded]:
+    def _decoded(self) -> Iterator[Decoded]:
+        frames = self._video.frames()
         while True:
-            with self._timing(stage):
-                item = next(items, None)
-            if item is None:
+            with timing(self._made.spent, "decode"):
+                frame = next(frames, None)
+            if frame is None:
                 return
-            yield item
-
-
-_ENTRY = (
-    "clip_id", "path", "shot", "t_start", "t_end", "width", "height", "measures", "privacy", "signature", "size",
-    "crc32",
-)  # fmt: skip
-
-
-def _filter_of(job: SourceJob) -> PrivacyFilter:
-    key = json.dumps(job.statement, sort_keys=True)
-    if key not in _builds:
-        _builds[key] = job.build()
-    return _builds[key]
+            yield frame

@@ -15,7 +15,8 @@ from .settings import PRIMARY
 from .table import RegimeTable
 
 LEVELS = ("low", "medium", "high")
-STRATA = {"density_stratum": "count", "occlusion_stratum": "visibility"}  # attribute -> axis
+DENSITY = "density_stratum"
+STRATA = {DENSITY: "count", "occlusion_stratum": "visibility"}  # attribute -> axis
 
 
 @dataclass(frozen=True)

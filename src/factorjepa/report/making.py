@@ -25,7 +25,7 @@ from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
-from ..statistics.strata import strata_in, stratified
+from ..statistics.strata import strata_in, stratified, unmeasured
 from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
@@ -103,6 +103,7 @@ def _comparison(
             if newer and _fits(found, scores):
                 if not found.strata and (levels := strata_in(corpus, scores)):  # the corpus was measured since
                     found.strata = stratified(scores, levels, _settings_of(found))
+                    found.notes += unmeasured(levels, scores)
                     found.write(folder)
                 return found, False, notes
             notes.append(f"{folder}: was made from other scores or by an older rule and has been made again")
@@ -110,7 +111,9 @@ def _comparison(
             notes.append(f"{folder}: could not be read and has been made again")
     catalogue = {name: method.title for name, method in METHODS.items()}
     made = compare(scores, settings or CompareSettings(), progress, catalogue)
-    made.strata = stratified(scores, strata_in(corpus, scores), settings)
+    levels = strata_in(corpus, scores)
+    made.strata = stratified(scores, levels, settings)
+    made.notes += unmeasured(levels, scores)
     made.write(folder)
     return Comparison.read(folder), True, notes
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..corpus.manifest import Attribute, Manifest
 from ..errors import FactorJEPAError, ScoresError
-from ..regime.strata import LEVELS, STRATA
+from ..regime.strata import DENSITY, LEVELS, STRATA
 from ..scores import Scores
 from ..words import counted
 from .compare import FEW_CITIES, CompareSettings
@@ -83,6 +83,18 @@ def strata_in(
         if required:
             raise
         return {}
+
+
+def unmeasured(levels: Levels, scores: Scores) -> list[str]:
+    """In words, how many scored clips the strata of a corpus do not know. Whatever is measured has a density."""
+    known = levels.get(DENSITY, {})
+    missing = sorted({*scores.values("clip_id")} - known.keys()) if known else []
+    if not missing:
+        return []
+    return [
+        f"{counted(len(missing), 'scored clip')} in no stratum, for example {missing[0]!r}: added to the corpus since "
+        "it was measured? Run factorjepa targets and then factorjepa regime measure on it again"
+    ]
 
 
 def ordered(levels: Sequence[str]) -> list[str]:

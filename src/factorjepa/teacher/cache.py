@@ -1,8 +1,8 @@
 """The packet cache: a folder of shards by replication and split, under a header that says what made them.
 
-    targets/header.json                              settings, their digest, who looked, which corpus
+    targets/header.json                              settings, their digest, who looked
     targets/projections.safetensors                  the fixed matrices
-    targets/replication-0/train-00000.safetensors    packets, 128 to a shard
+    targets/replication-0/train-00000.safetensors    packets, 128 to a shard, and which clips they are of
 
 Packets are asked for by a typed set of clips, and only shards of that set's split are opened: whoever holds
 `TrainingClips` cannot reach a test target.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -187,8 +187,17 @@ def refuse_other_settings(folder: Path, made: TeacherSettings, asked: TeacherSet
 
 def corpus_identity(manifest: Manifest) -> str:
     """Sixteen hex digits that change when a clip, its place in the source, its rate or its split does."""
+    return _identity(manifest)
+
+
+def clip_identities(clips: Iterable[Clip]) -> dict[str, str]:
+    """The same of each clip by itself: a corpus that grows has other clips as well, and these as they were."""
+    return {clip.clip_id: _identity([clip]) for clip in clips}
+
+
+def _identity(clips: Iterable[Clip]) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    for clip in manifest:
+    for clip in clips:
         digest.update(f"{clip.clip_id}\t{clip.t_start!r}\t{clip.t_end!r}\t{clip.fps!r}\t{clip.split}\n".encode())
     return digest.hexdigest()
 

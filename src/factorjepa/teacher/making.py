@@ -1,7 +1,8 @@
 """From a corpus to a packet cache: clips go through the teacher in worker processes, shards are written in order.
 
 A shard is complete or absent. Run the same command again after an interruption and it goes on with the first shard that
-is missing; the bytes are those of an uninterrupted run, however many workers there are.
+is missing; the bytes are those of an uninterrupted run, however many workers there are. A corpus may have grown since:
+shards that are there stay as they are, and what is new goes into new ones.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from .cache import (
     HEADER,
     PROJECTIONS,
     PacketCache,
-    corpus_identity,
+    clip_identities,
     read_header,
     refuse_other_settings,
     shard_folder,
@@ -70,7 +71,7 @@ def make_packets(
     _refuse_foreign(out)
     with only_writer(out, "making packets"):
         remove_partials(out)
-        header = _header(settings, corpus, per_shard)
+        header = _header(settings, per_shard)
         _refuse_changes(out, settings, header)  # before a network is loaded
         teacher = Teacher(settings, device)
         header |= {"features": teacher.features.name, "regions": teacher.regions_name}
@@ -91,7 +92,8 @@ def make_packets(
                     if progress is not None:
                         progress(done, total)
                 _begin_folder(out, header, teacher)  # now that there is something to describe
-                write_shard(path, [clip.clip_id for clip in part], packets, {**about, "split": str(part[0].split)})
+                made_of = {"split": str(part[0].split), "identities": [*clip_identities(part).values()]}
+                write_shard(path, [clip.clip_id for clip in part], packets, {**about, **made_of})
     return PacketCache.open(out, settings)
 
 
@@ -103,42 +105,55 @@ def _begin_folder(out: Path, header: dict[str, Any], teacher: Teacher) -> None:
 
 
 def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Iterator[tuple[Path, list[Clip]]]:
-    """The shards of a split that are not there, or not as they were written, each with its clips."""
-    for number, start in enumerate(range(0, len(clips), per_shard)):
-        path = shard_folder(out, replication) / f"{clips.split}-{number:05d}.safetensors"
-        part = list(clips[start : start + per_shard])
-        if not path.exists() or _damaged(path):
-            yield path, part
-        elif Shard(path).clips != [clip.clip_id for clip in part]:
-            raise TeacherError(f"{path}: holds other clips than this corpus has there; delete it, or use another --out")
+    """The shards that a split lacks, each with its clips; one that is not as it was written is removed."""
+    folder, known = shard_folder(out, replication), clip_identities(clips)
+    there: set[str] = set()
+    taken: set[Path] = set()
+    for path in sorted(folder.glob(f"{clips.split}-*.safetensors")):
+        try:
+            (shard := Shard(path)).verify()
+        except TeacherError:
+            path.unlink()
+            continue
+        _refuse_other_clips(shard, known)
+        there.update(shard.clips)
+        taken.add(path)
+    missing = [clip for clip in clips if clip.clip_id not in there]
+    names = (folder / f"{clips.split}-{number:05d}.safetensors" for number in itertools.count())
+    free = (path for path in names if path not in taken)
+    for start in range(0, len(missing), per_shard):
+        yield next(free), missing[start : start + per_shard]
 
 
-def _damaged(path: Path) -> bool:
-    try:
-        Shard(path).verify()
-    except TeacherError:
-        return True
-    return False
+def _refuse_other_clips(shard: Shard, known: Mapping[str, str]) -> None:
+    """Packets may be fewer than the clips of a corpus, and each must be of a clip that is as it was."""
+    advice = "Delete the file, and its clips get new packets, or make all of them in another folder with --out"
+    if "identities" not in shard.about:
+        raise TeacherError(f"{shard.path}: does not say what its clips were like: an earlier version made it. {advice}")
+    for clip_id, identity in zip(shard.clips, shard.about["identities"], strict=True):
+        if known.get(clip_id) != identity:
+            how = "is another one now" if clip_id in known else "is not in it any more"
+            raise TeacherError(
+                f"{shard.path}: the corpus has changed since these packets were made: clip {clip_id!r} {how}. {advice}"
+            )
 
 
-def _header(settings: TeacherSettings, corpus: Corpus, per_shard: int) -> dict[str, Any]:
+def _header(settings: TeacherSettings, per_shard: int) -> dict[str, Any]:
     return {
         "version": __version__,
         "digest": settings.digest(),
-        "corpus": corpus_identity(corpus.manifest),
-        "clips": len(corpus.manifest),
         "per_shard": per_shard,
         "settings": settings.model_dump(mode="json"),
     }
 
 
 def _refuse_changes(out: Path, settings: TeacherSettings, header: dict[str, Any]) -> None:
-    """An earlier run's packets must come from the same settings, corpus, teacher and version."""
+    """An earlier run's packets must come from the same settings, teacher and version."""
     if not (out / HEADER).exists():
         return
     found = read_header(out)
     refuse_other_settings(out, PacketCache(out, found).settings, settings)
-    words = {"corpus": "the corpus", "features": "what makes the features", "regions": "what proposes regions",
+    words = {"features": "what makes the features", "regions": "what proposes regions",
              "per_shard": "the number of packets per shard", "version": "the version of factorjepa"}  # fmt: skip
     for key, word in words.items():
         if key in header and found.get(key) != header[key]:

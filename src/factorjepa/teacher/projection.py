@@ -8,6 +8,7 @@ Shapes: D feature width, E descriptor width, W target width, F width of what is 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,14 +51,16 @@ def make_projections(width: int, settings: TargetSettings, geometry: int, pair: 
     )
 
 
+@functools.lru_cache(maxsize=8)  # a second or more to make, and every teacher of a process wants the same
 def isometry(seed: int, name: str, rows: int, columns: int) -> Floats:
     """A random `[rows, columns]` matrix that keeps lengths: exactly when it widens, on average when it narrows."""
     square = stream(seed, "projection", name, rows, columns).standard_normal((max(rows, columns), min(rows, columns)))
     basis, triangle = np.linalg.qr(square)
     basis *= np.sign(np.diagonal(triangle))  # QR leaves signs open; with this the matrix is one of a kind
-    if rows < columns:
-        return np.ascontiguousarray(basis.T, dtype=np.float32)
-    return np.ascontiguousarray(basis * np.sqrt(rows / columns), dtype=np.float32)
+    wide = basis.T if rows < columns else basis * np.sqrt(rows / columns)
+    matrix = np.ascontiguousarray(wide, dtype=np.float32)
+    matrix.setflags(write=False)  # it is everybody's
+    return matrix
 
 
 def soft_bins(centres_K2: Floats, bins: int) -> Floats:

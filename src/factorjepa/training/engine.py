@@ -32,7 +32,7 @@ from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
 from ..errors import TrainingError
 from ..predictors import FactorizedPredictor, StartTokens
-from ..teacher.cache import PacketCache, corpus_identity
+from ..teacher.cache import PacketCache, clip_identities
 from ..teacher.scales import target_scales
 from ..words import counted
 from .acceleration import accelerated, can_compile
@@ -127,7 +127,7 @@ class Engine:
         if self.method.interpolation is not None:
             self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
         self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
-        self.corpus = corpus_identity(corpus.manifest)
+        self.corpus = clip_identities(corpus.manifest)
         self.trunk = self._trunk()
         self.step = 0
         self.best: tuple[int, Validation] | None = None

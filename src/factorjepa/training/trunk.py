@@ -64,8 +64,12 @@ class Trunk:
         dtype: str = "fp16",
         about: Mapping[str, Any] | None = None,
         rank: int = 0,
+        corpus: Mapping[str, str] | None = None,
     ) -> None:
-        """`clip_ids` are all that a run will show; `about` says what else decides their windows and states."""
+        """`clip_ids` are all that a run will show; `about` says what else decides their windows and states.
+
+        `corpus` has the identity of every clip that there is.
+        """
         self.encoder, self.cut, self.clip_ids, self.context = encoder, cut, clip_ids, context
         self._dtype = DTYPES[dtype]
         spec = encoder.spec
@@ -79,7 +83,7 @@ class Trunk:
             "weights": weights_identity(encoder, cut), "cut": cut, "frames": frames, "context": context, "size": size,
             "dtype": dtype, **(about or {}),
         }  # fmt: skip
-        self.shards = RecordShards(folder, header, rank)
+        self.shards = RecordShards(folder, header, rank, corpus)
         self._refuse_full_disk()
 
     def __enter__(self) -> Trunk:
@@ -161,16 +165,17 @@ class Trunk:
 
 
 def trunk_of(
-    settings: TrainSettings, encoder: Encoder, cut: int, clip_ids: Sequence[str], corpus: str, bf16: bool, rank: int = 0
-) -> Trunk:
+    settings: TrainSettings, encoder: Encoder, cut: int, clip_ids: Sequence[str], corpus: Mapping[str, str], bf16: bool,
+    rank: int = 0,
+) -> Trunk:  # fmt: skip
     """The trunk that a run with these settings keeps in its `trunk_cache`."""
     about = {
-        "fps": settings.fps, "replication": settings.replication, "corpus": corpus,
+        "fps": settings.fps, "replication": settings.replication,
         "precision": "bf16 trunk" if bf16 else "fp32",
     }  # fmt: skip
     return Trunk(
         Path(str(settings.trunk_cache)), encoder, cut, clip_ids, frames=settings.frames, context=settings.context,
-        size=settings.size, dtype=settings.trunk_dtype, about=about, rank=rank,
+        size=settings.size, dtype=settings.trunk_dtype, about=about, rank=rank, corpus=corpus,
         whole_context=settings.masks == "spread" and settings.trunk_context,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from ..engines import Engine as Workforce
 from ..engines import in_order
 from ..errors import TrainingError
 from ..pixels import to_video
-from ..teacher.cache import corpus_identity
+from ..teacher.cache import clip_identities
 from .engine import Engine
 from .origin import open_backbone
 from .settings import TrainSettings
@@ -118,7 +118,7 @@ class _Workshop:
         self.clips = {Split.TRAIN: corpus.training(), Split.VALIDATION: corpus.validation()}
         encoder = open_backbone(settings.arch, settings.weights, device).encoder.requires_grad_(False)
         bf16 = in_bf16(settings, device)
-        self.trunk = trunk_of(settings, encoder, cut, (), corpus_identity(corpus.manifest), bf16)
+        self.trunk = trunk_of(settings, encoder, cut, (), clip_identities(corpus.manifest), bf16)
         if bf16:
             encoder.lower(cut, torch.bfloat16)
 

@@ -5,7 +5,8 @@
 
 Records wait in memory until a shard is full, then it is written in one step; a killed process loses at most what was
 waiting, and leaves nothing half. One process writes into a `rank-N`; whoever comes second only reads. Shards that
-others finish in the meantime are found.
+others finish in the meantime are found. A shard says of which clips its records are: a corpus may grow, but what was
+made of a clip that is another one now is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..storage import only_writer, remove_partials, write_atomic, write_text
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 HEADER = "header.json"
 SHARD_BYTES = 128 * 2**20
 _ABOUT, _STATES = "records", "states"
@@ -40,12 +41,17 @@ _READERS = 8  # threads: one does not keep a fast disk busy
 class RecordShards:
     """The records of a folder. Read at any time; `with` it, made records are kept."""
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], rank: int = 0) -> None:
+    def __init__(
+        self, folder: Path, header: Mapping[str, Any], rank: int = 0, corpus: Mapping[str, str] | None = None
+    ) -> None:
         """`header` is what the records depend on; an existing folder with another one is refused.
+
+        So are records of clips that are not in the `corpus`, clip -> identity, as they were.
 
         Each process of a distributed run has its own `rank` to write into, and reads those of all.
         """
         self.folder, self.header, self.rank = Path(folder), dict(header), rank
+        self._corpus = corpus or {}
         self.writes = False
         self._seen: set[Path] = set()
         self._where: dict[tuple[str, str], tuple[_Shard, int]] = {}
@@ -118,7 +124,9 @@ class RecordShards:
     def save(self, kind: str, number: int, records: Mapping[str, Tensor]) -> None:
         """Write a whole shard of this rank, records by clip; also from a process that works for the one that writes."""
         checksums = [_checksum(record) for record in records.values()]
-        about = {"header": self.header, "kind": kind, "clips": list(records), "checksums": checksums}
+        identities = [self._corpus.get(clip_id, "") for clip_id in records]
+        about = {"header": self.header, "kind": kind, "clips": list(records), "identities": identities,
+                 "checksums": checksums}  # fmt: skip
         data = save({_STATES: torch.stack(list(records.values()))}, metadata={_ABOUT: json.dumps(about)})
         path = self.folder / f"rank-{self.rank}" / f"{kind}-{number:05d}.safetensors"
         write_atomic(path, lambda temporary: temporary.write_bytes(data))
@@ -138,9 +146,19 @@ class RecordShards:
             if path not in self._seen:
                 shard = _Shard(path)
                 _refuse_other(path, shard.about["header"], self.header)
+                self._refuse_other_clips(shard)
                 self._seen.add(path)
                 for row, clip_id in enumerate(shard.about["clips"]):
                     self._where.setdefault((shard.about["kind"], clip_id), (shard, row))
+
+    def _refuse_other_clips(self, shard: _Shard) -> None:
+        for clip_id, identity in zip(shard.about["clips"], shard.about["identities"], strict=True):
+            if self._corpus.get(clip_id, "") != identity:
+                how = "is another one now" if clip_id in self._corpus else "is not in it"
+                raise TrainingError(
+                    f"{shard.path}: was made of another corpus: clip {clip_id!r} {how}. Name another folder with "
+                    "trunk_cache=..., or delete the file"
+                )
 
     def _refuse_foreign(self) -> None:
         path = self.folder / HEADER

@@ -49,7 +49,7 @@ def compare(
     from ..scores import Scores
     from ..statistics import CompareSettings
     from ..statistics import compare as run
-    from ..statistics.strata import strata_in, stratified
+    from ..statistics.strata import strata_in, stratified, unmeasured
 
     joined = Scores.joined([Scores.read(path) for path in scores])
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
@@ -57,6 +57,7 @@ def compare(
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
     found.strata = stratified(joined, levels, settings)
+    found.notes += unmeasured(levels, joined)
     out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}

@@ -113,7 +113,7 @@ def evaluate(
     from ..rendering.evaluation import Looking, evaluate_decoded
     from ..report.provenance import corpus_of
     from ..statistics import CompareSettings, compare
-    from ..statistics.strata import strata_in, stratified
+    from ..statistics.strata import strata_in, stratified, unmeasured
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
     looking = Looking(decoder, lpips, detector)
@@ -128,6 +128,7 @@ def evaluate(
     else:
         levels = strata_in(data or corpus_of(made.scores), made.scores)
         comparison.strata = stratified(made.scores, levels, comparing)
+        comparison.notes += unmeasured(levels, made.scores)
         comparison.write(out / FOLDER / "comparison")
         console.print(_table(comparison, made.scores))
     for line in made.scores.lacks():

@@ -117,12 +117,29 @@ def _report(out: Path, result: Ingested) -> None:
         _say(f"no clips for {', '.join(empty)}: {hint}", error=True)
     if result.added:
         _say(f"{counted(result.added, 'source')} added; the others keep their splits, clips and files")
+    if behind := _behind(out, result):
+        again = "; ".join(f"factorjepa {verb} {out}" for verb in behind)
+        _say(f"what was made of this corpus does not know its new clips; add them, in this order: {again}", error=True)
     hours = sum(clip.seconds for clip in manifest) / 3600
     left = f"; what was left out, and why: {out / 'rejected.parquet'}" if result.rejected else ""
     _say(
         f"{counted(len(manifest), 'clip')} ({hours:.2f} h) in {out}{left}. "
         f"Look: factorjepa inspect {out}; factorjepa preview {out}"
     )
+
+
+def _behind(out: Path, result: Ingested) -> list[str]:
+    """Verbs to be run again: of sources that joined there are no packets, trunk records or strata yet."""
+    from ..regime.strata import DENSITY
+    from .regime import REGIME
+    from .teacher import TARGETS
+    from .training import TRUNK
+
+    stratified = sum(DENSITY in clip.attributes for clip in result.manifest)
+    if not result.added and stratified in (0, len(result.manifest)):
+        return []
+    folders = {"targets": TARGETS, "trunk": TRUNK, "regime measure": REGIME}
+    return [verb for verb, folder in folders.items() if (out / folder).is_dir() or (folder == REGIME and stratified)]
 
 
 def _say(text: str, error: bool = False) -> None:

@@ -15,6 +15,8 @@ import typer
 from ..terminal import console, counting, error_console
 from .devices import chosen_device
 
+TRUNK = "trunk"  # where records lie in a corpus unless said otherwise
+
 
 def train(
     data: Annotated[Path, typer.Argument(help="A corpus folder; methods that need targets find them in targets/.")],
@@ -99,7 +101,7 @@ def trunk(
     from ..training.settings import TrainSettings
     from ..training.trunk_filling import default_workers, fill_trunk
 
-    folder = out or data / "trunk"
+    folder = out or data / TRUNK
     settings = resolve(
         TrainSettings, preset, overrides or [], data=str(data), method=method, seed=seed, trunk_cache=str(folder)
     )

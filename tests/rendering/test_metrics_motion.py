@@ -66,7 +66,8 @@ def test_epe_over_a_region_asks_only_there() -> None:
 def test_what_departs_is_on_the_context_frames_pixels_and_is_not_the_camera() -> None:
     reference = future_flow(view(0, 20)[None], clip(view(-3, 30), view(-6, 60)))
     found = departing(reference)
-    assert found.shape == (1, 2, SIDE, SIDE) and (found[0, 0] == found[0, 1]).all()
+    assert found.shape == (1, 2, SIDE, SIDE)
+    assert (found[0, 0] == found[0, 1]).all()
     assert found[0, 0, 38:58, 26:38].mean() > 0.8
     assert found[0, 0, 75:90, 15:80].mean() < 0.1
 

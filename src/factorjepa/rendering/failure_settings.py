@@ -48,6 +48,8 @@ class FailureSettings(Settings):
     alike: float = Field(default=0.1, gt=0, description="descriptors that differ less are one agent's")
     same_place: float = Field(default=0.3, gt=0, le=1, description="box IoU of an agent that stayed where it was")
     # how much is a symptom
+    omitted: float = Field(default=0.2, gt=0, le=1, description="share of X's large agents that must be missing: O")
+    omitted_per_frame: float = Field(default=1.0, gt=0, description="and so many of a frame: O")
     rate: float = Field(default=0.1, gt=0, le=1, description="share of the agents or pairs that must be affected")
     per_frame: float = Field(default=0.5, gt=0, description="and so many of a frame: one flickering box is none")
     drift: float = Field(default=0.012, gt=0, description="mean displacement of the static scene: 1.5 px of 128")

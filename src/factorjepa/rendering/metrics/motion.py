@@ -66,7 +66,9 @@ def departing(reference_BTss2: Floats) -> Mask:
 
 def moving(context_B3HW: Tensor, future_BT3HW: Tensor, side: int = FLOW_SIDE) -> Mask:
     """`[B, T, s, s]` of each future frame's pixels, those that have moved on their own since the frame before."""
-    shown_B = (to_bytes(torch.cat([last[None], future])) for last, future in zip(context_B3HW, future_BT3HW, strict=True))
+    shown_B = (
+        to_bytes(torch.cat([last[None], future])) for last, future in zip(context_B3HW, future_BT3HW, strict=True)
+    )
     back_BTss2 = np.stack([flows(frames[::-1], side)[::-1] for frames in shown_B])
     return np.asarray(own_speed(back_BTss2) >= MOVING)
 

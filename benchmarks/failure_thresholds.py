@@ -1,7 +1,7 @@
-"""How strongly the oracle itself shows each symptom of the failure taxonomy, on validation clips: no method is involved.
+"""How strongly the oracle itself shows each symptom of the failure taxonomy, on validation clips. No method takes part.
 
-A threshold of `FailureSettings` is what was declared before any decoded frame was seen, or where the oracle reaches that
-in more than one clip of ten, the least multiple (in halves) of it that the oracle reaches in one of ten or fewer.
+A threshold of `FailureSettings` is what was declared before any decoded frame was seen. Where the oracle reaches that in
+more than one clip of ten, it is the least multiple (in halves) that the oracle reaches in one of ten or fewer.
 
     factorjepa simulate streets "seconds=[5,6]" --clips 160 --clips-per-source 1 --shares 0.1 0.9 0.0 --seed 4002
     python benchmarks/failure_thresholds.py streets [--decoder FOLDER]
@@ -58,7 +58,12 @@ def main() -> None:
                     found[name].setdefault(symptom, []).append(strength.predicted)
     print(f"{len(clips)} validation clips; the oracle's strength in thresholds, quantiles")
     for name, symptoms in found.items():
-        print(f"\n{name:28}" + "".join(f"{f'{100 * q:g} %':>8}" for q in QUANTILES) + "   clips that reach" + "".join(f"{f'x {m:g}':>7}" for m in MULTIPLES))
+        print(
+            f"\n{name:28}"
+            + "".join(f"{f'{100 * q:g} %':>8}" for q in QUANTILES)
+            + "   clips that reach"
+            + "".join(f"{f'x {m:g}':>7}" for m in MULTIPLES)
+        )
         for symptom, values in symptoms.items():
             quantiles = "".join(f"{value:8.2f}" for value in np.quantile(values, QUANTILES))
             reached = "".join(f"{100 * np.mean(np.array(values) >= m):5.0f} %" for m in MULTIPLES)

@@ -26,9 +26,11 @@ from factorjepa.errors import DiagnosticsError, RenderingError
 from factorjepa.pixels import Frames
 from factorjepa.rendering import drawn
 from factorjepa.rendering.decoder import StoredDecoder
-from factorjepa.rendering.diagnostics import refuse_broken_triangle
+from factorjepa.rendering.diagnostics import DecodedPsnr, refuse_broken_triangle
 from factorjepa.rendering.drawn import Rendered, Studio
 from factorjepa.rendering.evaluation import DECODED, Looking, evaluate_decoded
+from factorjepa.rendering.failing import DecodedFailures
+from factorjepa.rendering.metrics.lpips import Lpips
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.training.restore import restore
@@ -152,6 +154,34 @@ def test_runs_become_scores_that_the_statistics_take(
     again = evaluate_decoded(runs, tmp_path, looking, settings, CPU)
     assert len(again.again) == 2
     assert again.scores.table.equals(read.table)
+
+
+def test_lpips_given_later_is_added_to_finished_scores_and_nothing_else_is_measured(
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    weights = tmp_path / "lpips.safetensors"
+    save_file(Lpips().state_dict(), weights)
+    runs, settings = [trained("frozen"), trained("factorjepa")], EvaluateSettings(split="audit", clips=2)
+    before = evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU).scores
+    with pytest.raises(DiagnosticsError, match="name these runs, too"):
+        evaluate_decoded(runs[:1], tmp_path, Looking(decoder_folder, weights), settings, CPU)
+
+    def judged(*asked: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(DecodedPsnr, "judge", judged)
+    monkeypatch.setattr(DecodedFailures, "judge", judged)
+    made = evaluate_decoded(runs, tmp_path, Looking(decoder_folder, weights), settings, CPU)
+    assert not made.failed
+    rows = made.scores.table.to_pylist()
+    added = [row for row in rows if row["diagnostic"] == "decoded_lpips"]
+    assert {(row["method"], row["variant"]) for row in added} >= {("frozen", "pooled"), ("factorjepa", "gap")}
+    assert [row for row in rows if row not in added] == before.table.to_pylist()
+    assert "lpips.safetensors" in made.scores.evaluator["LPIPS"]
+    assert not any(one.diagnostic == "decoded_lpips" for run in made.scores.runs for one in run.missing)
+    with pytest.raises(DiagnosticsError, match="another evaluation"):  # what is there is not taken away
+        evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU)
 
 
 def test_a_decoder_of_another_encoder_draws_nothing(

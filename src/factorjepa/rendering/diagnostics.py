@@ -25,7 +25,7 @@ from ..diagnostics.settings import EvaluateSettings
 from ..diagnostics.truth import true_frames, truth_of
 from ..errors import RenderingError
 from ..scores import DiagnosticInfo, Direction, Status
-from .drawn import Drawn, Rendered, Studio, copied, observed, oracle
+from .drawn import DETECTOR, LPIPS, Drawn, Rendered, Studio, copied, observed, oracle
 from .metrics.agents import AgentCounts, Agents, AgentSettings, agent_counts, summed
 from .metrics.motion import departing, flow_epe, magnitude_ratio, moving
 from .metrics.pixel import pixel_l1, psnr
@@ -47,6 +47,8 @@ def _info(
 
 class DecodedDiagnostic(Diagnostic):
     """Sees X, O and P of every measured batch."""
+
+    needs: ClassVar[str] = ""  # the instrument of the studio's identity without which there is no score
 
     def __init__(self, settings: EvaluateSettings, studio: Studio) -> None:
         super().__init__(settings)
@@ -150,6 +152,7 @@ class DecodedLpips(_Compared):
 
     info = _info("decoded_lpips", "Decoded LPIPS", "LPIPS v0.1 (AlexNet), mean over frames", "lower", "clip",
                  "LPIPS-Alex from the file named in the evaluator")  # fmt: skip
+    needs = LPIPS
 
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
         if self.studio.lpips is None:
@@ -189,6 +192,7 @@ class DecodedAgents(DecodedDiagnostic):
 
     info = _info("decoded_agent_f1", "Decoded agent F1", "2 tp / (2 tp + fp + fn) of agents found in x_hat and in x+",
                  "higher", "0 to 1, clip", "the agent detector named in the evaluator")  # fmt: skip
+    needs = DETECTOR
     rule = AgentSettings()
 
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:

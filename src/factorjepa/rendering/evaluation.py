@@ -75,7 +75,11 @@ def evaluate_decoded(
     targets: Path | None = None,
     progress: Progress | None = None,
 ) -> Evaluated:
-    """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one."""
+    """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one.
+
+    Weights of LPIPS or a detector given later add their scores to finished ones; futures are drawn again for that, and
+    nothing else is measured.
+    """
     studio = open_studio(runs, looking, device, data, targets)
     made = evaluate(
         runs, out / FOLDER, settings, device, data, targets, progress, instruments(studio, looking)
@@ -125,4 +129,5 @@ def instruments(studio: Studio, looking: Looking) -> Instruments:
         lambda evaluator: [one(evaluator.settings, studio) for one in DECODED],
         identity,
         partial(check_fits, studio, looking),
+        {one.info.name: one.needs for one in DECODED if one.needs},
     )

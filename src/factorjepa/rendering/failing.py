@@ -7,7 +7,7 @@ from ..diagnostics.diagnostic import Part
 from ..diagnostics.scene import Scene
 from ..scores import DiagnosticInfo
 from .diagnostics import NO_DETECTOR, PROVENANCE, DecodedDiagnostic
-from .drawn import Drawn, Studio, observed, oracle
+from .drawn import DETECTOR, Drawn, Studio, observed, oracle
 from .failure_settings import Attribution, FailureSettings, Symptom
 from .failures import find_failures
 from .pair import Future, Pair
@@ -30,6 +30,8 @@ class DecodedFailures(DecodedDiagnostic):
         provenance=PROVENANCE,
         headline=f"{ANY}/{Attribution.PREDICTION_CONDITIONED.name.lower()}",
     )
+
+    needs = DETECTOR
 
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
         if self.studio.detector is None:

@@ -1,6 +1,6 @@
 """How strongly the oracle itself shows each symptom of the failure taxonomy, on validation clips. No method takes part.
 
-A threshold of `FailureSettings` is what was declared before any decoded frame was seen. Where the oracle reaches that in
+A threshold of `FailureSettings` is what was declared before any decoded frame was seen. Where the oracle reaches it in
 more than one clip of ten, it is the least multiple (in halves) that the oracle reaches in one of ten or fewer.
 
     factorjepa simulate streets "seconds=[5,6]" --clips 160 --clips-per-source 1 --shares 0.1 0.9 0.0 --seed 4002

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,13 +25,14 @@ from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.errors import DiagnosticsError, RenderingError
 from factorjepa.pixels import Frames
-from factorjepa.rendering import drawn
+from factorjepa.rendering import drawn, failing
 from factorjepa.rendering.decoder import StoredDecoder
 from factorjepa.rendering.diagnostics import DecodedPsnr, refuse_broken_triangle
 from factorjepa.rendering.drawn import Rendered, Studio
 from factorjepa.rendering.evaluation import DECODED, Looking, evaluate_decoded
 from factorjepa.rendering.failing import DecodedFailures
 from factorjepa.rendering.metrics.lpips import Lpips
+from factorjepa.rendering.pair import Pair
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.training.restore import restore
@@ -99,6 +101,23 @@ def test_the_last_frame_again_moves_nothing_and_every_frame_has_its_horizon(
         assert values["decoded_l1", "pooled"][clip.clip_id] == pytest.approx(np.mean(horizons), abs=1e-6)
     assert ("decoded_l1", "h5") not in values
     assert ("decoded_agent_f1", "truth") in values, "audit clips have ground truth"
+
+
+def test_what_every_method_shares_is_read_once_for_all_of_them(
+    evaluator: Callable[..., Evaluator], studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Counted(Pair):
+        def __init__(self, *given: Any) -> None:
+            made.append(given)
+            super().__init__(*given)
+
+    monkeypatch.setattr(failing, "Pair", Counted)
+    side = evaluator(clips=3)
+    for model in (oracle(side), constant(side)):
+        run_pass(subject(model), side, [DecodedFailures(side.settings, studio)], lambda clips: None)
+    assert len(made) == 3
 
 
 def test_end_to_end_error_stays_below_gap_plus_oracle(evaluator: Callable[..., Evaluator], studio: Studio) -> None:

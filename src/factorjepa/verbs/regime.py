@@ -112,7 +112,8 @@ def compare(
     from ..regime.population import Population
     from ..regime.settings import Thresholds
     from ..report.regime import write_scene_figure
-    from ..statistics.regime import RegimeSettings, compare_regimes
+    from ..statistics.regime import compare_regimes
+    from ..statistics.regime_drawing import RegimeSettings
 
     thresholds, corpora = resolve(Thresholds, preset, overrides or []), [first, *references]
     _refuse_repeated(corpora)

@@ -132,7 +132,7 @@ def test_failures_have_rates_with_intervals_and_counts_by_attribution(out: Path,
     def rate(variant: str) -> str:
         mean, low, high = (100 * getattr(found[variant], name) for name in ("mean", "low", "high"))
         assert low <= mean <= high
-        return f"{mean:.0f} % [{low:.0f}, {high:.0f}]"
+        return f"{mean:.0f} % [{low:.0f}, {high:.0f}]" if low < high else f"{mean:.0f} %"
 
     def total(variant: str) -> int:
         return round(sum(row["value"] for row in table if row["variant"] == variant))

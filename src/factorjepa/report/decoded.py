@@ -15,6 +15,7 @@ from ..scores import DiagnosticInfo, Scores
 from ..statistics import Comparison, ScoreRow
 from ..statistics.comparison import FILE
 from ..statistics.contrasts import OURS
+from ..statistics.intervals import CONSTANT
 from ..words import counted
 from .markup import Markup, joined, tag
 from .material import Decoded, arranged
@@ -230,7 +231,7 @@ def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup |
             cells.append(_rate(row, f"{amount} of {of}: {' / '.join(map(str, parts))}" if of else "", hint))
         lines.append(cells)
     said = (
-        f"Share of clips, with its 95 % interval over cities; below it, clips of all seeds: "
+        f"Share of clips, with its 95 % interval over cities (none where all are alike); below it, clips of all seeds: "
         f"{' / '.join(ATTRIBUTIONS.values())}. "
         f"{'The oracle: looked at as if it were a prediction. ' if best else ''}Attribution is diagnostic, not causal: "
         "a predicted latent may be one that no decoder has met."
@@ -243,10 +244,11 @@ def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup |
 
 
 def _rate(row: ScoreRow | None, below: str = "", hint: str = "") -> Cell:
-    """A share in per cent with its interval."""
+    """A share in per cent with its interval; none where all cities agree, from which nothing can be drawn again."""
     if row is None or not math.isfinite(row.mean):
         return Cell(NOTHING, hint=row.note if row else "")
-    ends = f" [{100 * row.low:.0f}, {100 * row.high:.0f}]" if math.isfinite(row.low) else ""
+    known = math.isfinite(row.low) and row.interval != CONSTANT
+    ends = f" [{100 * row.low:.0f}, {100 * row.high:.0f}]" if known else ""
     shown = joined(f"{100 * row.mean:.0f} %{ends}", tag("small", below) if below else None)
     sure = f"{row.clips} clips, {row.cities} cities, {row.interval} interval{'; ' + row.note if row.note else ''}"
     return Cell(shown, row.mean, hint="; ".join(filter(None, (hint, sure))))

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factorjepa.errors import ScoresError
+from factorjepa.missing import Missing, told
 from factorjepa.scores import ENCODER, DiagnosticInfo, RunInfo, Scores
 
 L1 = DiagnosticInfo("future_l1", "Future-frame L1", "mean |Y - Y*|", "lower", "token units", "primary", "target", "own")
@@ -106,3 +107,14 @@ def test_coded_columns_are_positions_among_the_sorted_values() -> None:
     assert (names, positions.tolist()) == (["a", "b"], [1, 0, 1])
     seeds, positions = coded.coded("seed")
     assert (seeds, positions.tolist()) == ([3, 17], [1, 1, 0])
+
+
+def test_seeds_that_lack_different_scores_do_not_count_as_methods() -> None:
+    few, many = (Missing("future_l1", "", "no agent is seen", clips) for clips in (3, 4))
+    both = Missing("motion", "", "nothing moves", 2)
+    named = {"A (seed 17)": [few, both], "A (seed 29)": [many, both], "B": [few, both]}
+    said = told(named, {}, methods_in_all=2)
+    assert "motion: no score of 2 clips for all 2 methods: nothing moves" in said
+    assert "future_l1: no score of 4 clips for A (seed 29): no agent is seen" in said
+    alone = told({"A (seed 17)": [few], "A (seed 29)": [few]}, {}, methods_in_all=1)
+    assert alone == ["future_l1: no score of 3 clips for A (seed 17), A (seed 29): no agent is seen"]

@@ -81,6 +81,13 @@ def preset_path(preset: str | Path, model: type[BaseModel]) -> Path:
     return path
 
 
+def first_problem(error: ValidationError) -> str:
+    """In one line, of a file that nobody wrote by hand: what is wrong with it, and where."""
+    first, *more = error.errors()
+    place = ".".join(map(str, first["loc"]))
+    return f"{f'{place}: ' if place else ''}{first['msg']}{f' and {len(more)} more' if more else ''}"
+
+
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """All validation errors, one line each: dotted key, what was wrong, and the nearest valid key."""
     problems = error.errors()

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from .config import first_problem
 from .errors import ReportError
 from .storage import write_atomic, write_text
 
@@ -166,8 +167,9 @@ def read_decoded(folder: Path) -> DecodedExample:
             {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
             about.note, about.split, about.agents_by,
         )  # fmt: skip
-    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile, ValidationError) as error:
-        raise ReportError(f"{folder}: cannot be read as a decoded future ({error}); render it again") from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
+        raise ReportError(f"{folder}: cannot be read as a decoded future ({reason}); render it again") from error
 
 
 def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:

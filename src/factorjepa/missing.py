@@ -20,10 +20,10 @@ class Missing:
     clips: int
 
 
-def told(by_method: Mapping[str, Sequence[Missing]], titles: Mapping[str, str]) -> list[str]:
+def told(by_method: Mapping[str, Sequence[Missing]], titles: Mapping[str, str], methods_in_all: int) -> list[str]:
     """A sentence for each diagnostic, reason and number of clips: the variants and methods that it concerns.
 
-    `titles` names diagnostics as people know them.
+    `titles` names diagnostics as people know them. A method whose seeds differ has several names in `by_method`.
     """
     groups: dict[tuple[str, str, int], dict[str, list[str]]] = {}  # diagnostic, reason, clips -> method -> variants
     for method, all_missing in by_method.items():
@@ -37,8 +37,8 @@ def told(by_method: Mapping[str, Sequence[Missing]], titles: Mapping[str, str]) 
             methods_of.setdefault(tuple(variants), []).append(method)
         for absent, methods in methods_of.items():
             of = f" ({_few([one for one in absent if one])})" if any(absent) else ""
-            everyone = len(methods) == len(by_method) > 1
-            where = f"all {len(methods)} methods" if everyone else _few(methods)
+            everyone = len(methods) == len(by_method) and methods_in_all > 1
+            where = f"all {methods_in_all} methods" if everyone else _few(methods)
             what = f"{titles.get(diagnostic, diagnostic)}{of}"
             said.append(f"{what}: no score of {counted(clips, 'clip')} for {where}: {reason}")
     return said

@@ -38,6 +38,7 @@ Leak(k -> k') from squared errors `k->k'` and `constant->k'`, one number for eac
 """
 
 KEY = ("backbone", "method", "seed", "city", "source", "clip_id", "diagnostic", "variant")
+DEFICIT = "deficit"  # the variant that says how much worse than the oracle
 CHANCE = "chance"  # the variant that says what who knows nothing would score, where that is known
 _SURPRISING = 0.6  # of an F1 by chance
 ENCODER = "encoder/"  # begins the name of a part of the evaluator that belongs to one backbone
@@ -237,7 +238,7 @@ class Scores:
             for name, kinds in by_method.items()
             for missing, seeds in kinds.items()
         }
-        return told(named, {name: info.title for name, info in self.diagnostics.items()})
+        return told(named, {name: info.title for name, info in self.diagnostics.items()}, len(by_method))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

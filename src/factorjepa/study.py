@@ -21,8 +21,8 @@ from .training.settings import TrainSettings
 from .training.several import Job
 from .world import WorldSettings
 
-Stage = Literal["simulate", "targets", "train", "evaluate", "decode", "compare", "report"]
-STAGES: tuple[Stage, ...] = ("simulate", "targets", "train", "evaluate", "decode", "compare", "report")
+Stage = Literal["simulate", "targets", "strata", "train", "evaluate", "decode", "compare", "report"]
+STAGES: tuple[Stage, ...] = ("simulate", "targets", "strata", "train", "evaluate", "decode", "compare", "report")
 
 
 class StudySettings(Settings):

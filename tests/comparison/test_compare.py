@@ -16,6 +16,7 @@ from factorjepa.errors import ScoresError
 from factorjepa.scores import Scores
 from factorjepa.statistics import PRESPECIFIED, CompareSettings, Comparison, Contrast, ContrastRow, compare
 from factorjepa.statistics.contrasts import extended
+from factorjepa.statistics.measures import measures_of
 from factorjepa.statistics.ranks import FAMILIES
 
 from .tables import ACTION, FUTURE, MOTION, SLOPE, Row, rows_of, scores_of
@@ -108,6 +109,13 @@ class TestSensitivity:
         rows = rows_of({"a": 0.0, "b": 0.0}, variants=["alt/mse", "pooled", "at 1 s"])
         variants = [row.variant for row in compare(scores_of(rows), QUICK).scores if row.method == "a"]
         assert variants == ["pooled", "alt/mse", "at 1 s"]
+
+    def test_a_deficit_is_better_when_it_is_lower_whatever_the_diagnostic_is(self) -> None:
+        rows = rows_of({"a": 0.1, "b": 0.0}, infos=(MOTION,), variants=("pooled", "deficit"))
+        scores = scores_of(rows, infos=(MOTION,))
+        found = {row.variant: row.direction for row in compare(scores, QUICK).scores}
+        assert found == {"pooled": "higher", "deficit": "lower"}
+        assert [one.sign for one in measures_of(MOTION, ["pooled", "deficit", "h1"])] == [1.0, -1.0, 1.0]
 
     def test_alternatives_can_be_named_instead(self) -> None:
         rows = rows_of({"a": -1.0, "b": 0.0}) + rows_of({"a": 1.0, "b": 0.0}, variants=["auc", "alt/x"])

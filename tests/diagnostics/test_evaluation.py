@@ -146,7 +146,7 @@ def test_a_reason_is_told_once_with_variants_clips_and_methods() -> None:
     lack = [Missing("future_l1", variant, "no agent is seen", 3) for variant in ("agents", "interacting")]
     other = Missing("leakage", "", "the predictor has no channels", 6)
     missing = {"a": lack, "b": [*lack, other], "c": lack}
-    assert told(missing, {"future_l1": "Future-frame L1"}) == [
+    assert told(missing, {"future_l1": "Future-frame L1"}, methods_in_all=3) == [
         "Future-frame L1 (agents, interacting): no score of 3 clips for all 3 methods: no agent is seen",
         "leakage: no score of 6 clips for b: the predictor has no channels",
     ]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from factorjepa.corpus.simulated import SimulationPlan
 from factorjepa.diagnostics import position_readout
 from factorjepa.diagnostics.altered import Edited
 from factorjepa.diagnostics.asks import PLAIN, Answers, Predict, Predicted
@@ -24,11 +25,12 @@ from factorjepa.diagnostics.intervention_l1 import InterventionL1
 from factorjepa.diagnostics.leakage import Leakage
 from factorjepa.diagnostics.position_readout import PositionReadout, _agents
 from factorjepa.diagnostics.registry import DIAGNOSTICS
-from factorjepa.diagnostics.resimulation import removed_agents
+from factorjepa.diagnostics.resimulation import Worlds, removed_agents
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.diagnostics.truth import seen_agents
 from factorjepa.predictors import PerFactor
 from factorjepa.scores import DiagnosticInfo
+from factorjepa.world import WorldSettings
 from factorjepa.world.interactions import Interaction
 
 from .fakes import Fake, constant, means, oracle, reasons, subject
@@ -264,3 +266,11 @@ def test_a_prediction_that_writes_down_where_agents_go_is_read(
     knows.finish()
     none.finish()
     assert means(knows)["pooled"] < 0.3 * means(none)["pooled"]
+
+
+def test_clips_of_a_corpus_with_many_streets_are_simulated_again_as_they_were() -> None:
+    plan = SimulationPlan(seed=7, clips=6, clips_per_source=2, world=WorldSettings(seconds=(1.0, 1.0), size=32))
+    worlds = Worlds(plan)
+    for spec in plan.specs():
+        clip = SimpleNamespace(clip_id=spec.clip_id)
+        assert worlds.of(clip).spec.clip_id == spec.clip_id  # type: ignore[arg-type]

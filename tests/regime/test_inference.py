@@ -15,8 +15,10 @@ from factorjepa.regime.controls import Control
 from factorjepa.regime.population import Population
 from factorjepa.regime.table import COLUMNS
 from factorjepa.report.regime import write_scene_figure
-from factorjepa.statistics.regime import EQUAL_STRATUM, RegimeSettings, compare_regimes
+from factorjepa.statistics.regime import compare_regimes
+from factorjepa.statistics.regime_drawing import RegimeSettings
 from factorjepa.statistics.regime_rows import MeasureRow, RegimeComparison
+from factorjepa.statistics.regime_scenes import EQUAL_STRATUM
 
 from .clips import corpus
 

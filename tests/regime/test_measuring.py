@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from factorjepa.cli import app
-from factorjepa.corpus.manifest import Manifest
+from factorjepa.corpus.manifest import Clip, Manifest
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.store import TRUTH, sidecar_path
@@ -19,7 +19,8 @@ from factorjepa.errors import RegimeError
 from factorjepa.regime.axes import NAMES, frame_measures
 from factorjepa.regime.controls import Control, Pool, pool_of, spatially_permuted, temporally_permuted
 from factorjepa.regime.domain import domain_counts
-from factorjepa.regime.measuring import TeacherMeasurer, TruthMeasurer, measure_corpus
+from factorjepa.regime.measuring import TeacherMeasurer, TruthMeasurer, measure_corpus, measured
+from factorjepa.regime.scene import Scene
 from factorjepa.regime.settings import PRIMARY, Thresholds
 from factorjepa.regime.sources import scene_of_packet, scene_of_truth
 from factorjepa.regime.strata import cuts_of, with_strata
@@ -227,6 +228,21 @@ def test_strata_are_cut_on_training_clips_alone(folders: dict[str, Path], tables
     levels = [clip.attributes["density_stratum"] for clip in with_strata(manifest, table, cuts)]
     assert {levels[row] for row in training} == {"low", "medium", "high"}
     assert levels[int(counts.argmax())] == "high"
+
+
+def test_clips_of_other_splits_are_not_asked_for_and_have_no_strata(folders: dict[str, Path], tmp_path: Path) -> None:
+    manifest, thresholds = Manifest.read(folders["dense"]), Thresholds()
+    asked = []
+
+    class Counting(TruthMeasurer):
+        def scene(self, clip: Clip) -> Scene:
+            asked.append(clip.split)
+            return super().scene(clip)
+
+    table = measured(folders["dense"], tmp_path, Counting(folders["dense"], thresholds), thresholds, splits=["train"])
+    assert set(asked) == {Split.TRAIN}
+    told = with_strata(manifest, table, cuts_of(manifest, table))
+    assert {clip.split for clip in told if "density_stratum" in clip.attributes} == {Split.TRAIN}
 
 
 @pytest.fixture(scope="module")

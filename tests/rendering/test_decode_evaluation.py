@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +25,14 @@ from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.errors import DiagnosticsError, RenderingError
 from factorjepa.pixels import Frames
-from factorjepa.rendering import drawn
+from factorjepa.rendering import drawn, failing
 from factorjepa.rendering.decoder import StoredDecoder
-from factorjepa.rendering.diagnostics import refuse_broken_triangle
+from factorjepa.rendering.diagnostics import DecodedPsnr, refuse_broken_triangle
 from factorjepa.rendering.drawn import Rendered, Studio
 from factorjepa.rendering.evaluation import DECODED, Looking, evaluate_decoded
+from factorjepa.rendering.failing import DecodedFailures
+from factorjepa.rendering.metrics.lpips import Lpips
+from factorjepa.rendering.pair import Pair
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.training.restore import restore
@@ -99,6 +103,23 @@ def test_the_last_frame_again_moves_nothing_and_every_frame_has_its_horizon(
     assert ("decoded_agent_f1", "truth") in values, "audit clips have ground truth"
 
 
+def test_what_every_method_shares_is_read_once_for_all_of_them(
+    evaluator: Callable[..., Evaluator], studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Counted(Pair):
+        def __init__(self, *given: Any) -> None:
+            made.append(given)
+            super().__init__(*given)
+
+    monkeypatch.setattr(failing, "Pair", Counted)
+    side = evaluator(clips=3)
+    for model in (oracle(side), constant(side)):
+        run_pass(subject(model), side, [DecodedFailures(side.settings, studio)], lambda clips: None)
+    assert len(made) == 3
+
+
 def test_end_to_end_error_stays_below_gap_plus_oracle(evaluator: Callable[..., Evaluator], studio: Studio) -> None:
     side = evaluator(clips=3)
     values = scores_of(constant(side), side, studio)
@@ -152,6 +173,34 @@ def test_runs_become_scores_that_the_statistics_take(
     again = evaluate_decoded(runs, tmp_path, looking, settings, CPU)
     assert len(again.again) == 2
     assert again.scores.table.equals(read.table)
+
+
+def test_lpips_given_later_is_added_to_finished_scores_and_nothing_else_is_measured(
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    weights = tmp_path / "lpips.safetensors"
+    save_file(Lpips().state_dict(), weights)
+    runs, settings = [trained("frozen"), trained("factorjepa")], EvaluateSettings(split="audit", clips=2)
+    before = evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU).scores
+    with pytest.raises(DiagnosticsError, match="name these runs, too"):
+        evaluate_decoded(runs[:1], tmp_path, Looking(decoder_folder, weights), settings, CPU)
+
+    def judged(*asked: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(DecodedPsnr, "judge", judged)
+    monkeypatch.setattr(DecodedFailures, "judge", judged)
+    made = evaluate_decoded(runs, tmp_path, Looking(decoder_folder, weights), settings, CPU)
+    assert not made.failed
+    rows = made.scores.table.to_pylist()
+    added = [row for row in rows if row["diagnostic"] == "decoded_lpips"]
+    assert {(row["method"], row["variant"]) for row in added} >= {("frozen", "pooled"), ("factorjepa", "gap")}
+    assert [row for row in rows if row not in added] == before.table.to_pylist()
+    assert "lpips.safetensors" in made.scores.evaluator["LPIPS"]
+    assert not any(one.diagnostic == "decoded_lpips" for run in made.scores.runs for one in run.missing)
+    with pytest.raises(DiagnosticsError, match="another evaluation"):  # what is there is not taken away
+        evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU)
 
 
 def test_a_decoder_of_another_encoder_draws_nothing(

@@ -17,9 +17,11 @@ from torch import Tensor
 from factorjepa.detectors.boxes import Detections
 from factorjepa.errors import RenderingError
 from factorjepa.rendering.failure_settings import Attribution, FailureSettings, Symptom
-from factorjepa.rendering.failures import attribute, find_failures
+from factorjepa.rendering.failures import Failure, attribute
+from factorjepa.rendering.failures import find_failures as find_in
 from factorjepa.rendering.metrics.lpips import Lpips
-from factorjepa.rendering.symptoms import Strength, Triplet
+from factorjepa.rendering.pair import Future, Pair
+from factorjepa.rendering.symptoms import Strength
 
 SIDE, FRAMES, SIZE = 96, 4, (12, 18)
 
@@ -137,6 +139,25 @@ CASES: dict[Attribution, Callable[[Street, Street], tuple[Street, Street]]] = {
     Attribution.ORACLE_PRESENT: lambda less, more: (less, less),
     Attribution.MIXED: lambda less, more: (less, more),
 }
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """X, O and P of one clip, and who is seen in each."""
+
+    context_3HW: Tensor
+    observed_T3HW: Tensor
+    oracle_T3HW: Tensor
+    predicted_T3HW: Tensor
+    agents_observed: Sequence[Detections]
+    agents_oracle: Sequence[Detections]
+    agents_predicted: Sequence[Detections]
+
+
+def find_failures(one: Triplet, lpips: Lpips | None = None) -> list[Failure]:
+    observed, oracle = Future(one.observed_T3HW, one.agents_observed), Future(one.oracle_T3HW, one.agents_oracle)
+    pair = Pair(one.context_3HW, observed, oracle)
+    return find_in(pair, pair.read(Future(one.predicted_T3HW, one.agents_predicted)), lpips)
 
 
 def triplet(oracle: Street, predicted: Street) -> Triplet:

@@ -129,6 +129,8 @@ def test_it_teaches_pictures_and_never_learns(file: Path) -> None:
         (lambda s: s.update({"lins.0.model.1.weight": torch.zeros(1, 64, 1, 1)}), "twice, differently"),
         (lambda s: s.update({"scaling_layer.scale": torch.ones(1, 3, 1, 1)}), "not that of LPIPS 0.1"),
         (lambda s: [s.pop(k) for k in [*s] if k.startswith("features")], "the linear heads alone"),
+        (lambda s: [s.pop(k) for k in [*s] if k.startswith("lin")], r"AlexNet alone: LPIPS needs .* `lin0` to `lin4`"),
+        (lambda s: [s.pop(k) for k in [*s]] and s.update(odd=torch.zeros(1)), r"unexpected: odd$"),
     ],
 )
 def test_other_weights_are_refused_with_the_reason(state, tmp_path: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]

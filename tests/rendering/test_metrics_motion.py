@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from factorjepa.rendering.metrics.motion import (
+    departing,
     flow_epe,
     future_flow,
     magnitude_ratio,
@@ -62,11 +63,32 @@ def test_epe_over_a_region_asks_only_there() -> None:
     assert np.isnan(flow_epe(reference, found, np.zeros_like(walker))[0, 0])
 
 
-def test_motion_is_that_of_agents_and_not_of_the_camera() -> None:
-    reference = future_flow(view(0, 20)[None], clip(view(-3, 30)))
-    found = moving(reference)[0, 0]
-    assert found[38:58, 26:38].mean() > 0.8
-    assert found[75:90, 15:80].mean() < 0.1
+def test_what_departs_is_on_the_context_frames_pixels_and_is_not_the_camera() -> None:
+    reference = future_flow(view(0, 20)[None], clip(view(-3, 30), view(-6, 60)))
+    found = departing(reference)
+    assert found.shape == (1, 2, SIDE, SIDE)
+    assert (found[0, 0] == found[0, 1]).all()
+    assert found[0, 0, 38:58, 26:38].mean() > 0.8
+    assert found[0, 0, 75:90, 15:80].mean() < 0.1
+
+
+def test_what_moves_is_on_each_frames_own_pixels_and_is_not_the_camera() -> None:
+    found = moving(view(0, 20)[None], clip(view(-3, 30), view(-6, 40), view(-9, 43)))[0]
+    for frame, left in enumerate((30, 40)):
+        assert found[frame, 38:58, left + 6 : left + 18].mean() > 0.8
+    assert found[:, 75:90, 15:80].mean() < 0.1
+    assert found[2, 38:58, 49:61].mean() < 0.1  # goes with the camera's picture: it stands still
+
+
+def test_a_road_that_a_camera_drives_over_does_not_move() -> None:
+    corners = np.float32([[0, 0], [SIDE, 0], [SIDE, SIDE], [0, SIDE]])
+    nearer = np.float32([[2, 1], [SIDE - 2, 1], [SIDE + 14, SIDE + 10], [-14, SIDE + 10]])  # the near edge more
+    ahead = cv2.getPerspectiveTransform(corners, nearer)
+    road = wall()[40 : 40 + SIDE, 40 : 40 + SIDE]
+    driven = cv2.warpPerspective(road, ahead, (SIDE, SIDE), borderMode=cv2.BORDER_REFLECT)
+    before, after = (torch.from_numpy(one.copy()).permute(2, 0, 1) for one in (road, driven))
+    found = moving(before[None], clip(after))[0, 0]
+    assert found[12:-12, 12:-12].mean() < 0.1
 
 
 def test_the_magnitude_ratio_tells_who_stands_still_and_who_walks_half_the_way() -> None:

@@ -63,6 +63,7 @@ def scores(methods: Sequence[str] = FEW, cities: int = 8, clips: int = 2) -> Sco
                     failed |= there
                     which = ("oracle_present", "prediction_conditioned", "mixed")[(city + number) % 3]
                     put("decoded_failures", symptom, there)
+                    put("decoded_failures", f"{symptom}/oracle", city == number)
                     for attribution in ("oracle_present", "prediction_conditioned", "mixed"):
                         put("decoded_failures", f"{symptom}/{attribution}", there and attribution == which)
                 put("decoded_failures", "any", failed)

@@ -15,6 +15,7 @@ import pytest
 
 from decoded_streets import FEW, SECONDS, TITLES, decoded
 from factorjepa.decoded import DecodedExample, Failure, write_decoded
+from factorjepa.errors import ReportError
 from factorjepa.report import decoded as futures
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Decoded
@@ -123,16 +124,26 @@ def test_an_f1_from_counts_has_its_oracle_and_its_deficit_too() -> None:
     assert "PSNR: not available: it was not measured." in text
 
 
-def test_failures_are_counted_by_method_and_attribution(page: Page) -> None:
+def test_failures_have_rates_with_intervals_and_counts_by_attribution(out: Path, page: Page) -> None:
     table = scores().select(diagnostic="decoded_failures", method="frozen").table.to_pylist()
+    rows = Comparison.read(out / "decoded" / "comparison").scores
+    found = {row.variant: row for row in rows if (row.diagnostic, row.method) == ("decoded_failures", "frozen")}
+
+    def rate(variant: str) -> str:
+        mean, low, high = (100 * getattr(found[variant], name) for name in ("mean", "low", "high"))
+        assert low <= mean <= high
+        return f"{mean:.0f} % [{low:.0f}, {high:.0f}]" if low < high else f"{mean:.0f} %"
 
     def total(variant: str) -> int:
         return round(sum(row["value"] for row in table if row["variant"] == variant))
 
+    wide = [found[f"{symptom}/oracle"] for symptom in SYMPTOMS]
+    assert all(row.low < row.mean < row.high for row in wide), "the oracle fails in one city of eight"
     for symptom in SYMPTOMS:
         parts = [total(f"{symptom}/{one}") for one in ("prediction_conditioned", "mixed", "oracle_present")]
         assert sum(parts) == total(symptom)
-        assert f"{total(symptom)} of 16{' / '.join(map(str, parts))}" in page.text
+        assert f"{rate(symptom)}{total(symptom)} of 16: {' / '.join(map(str, parts))}" in page.text
+        assert f"{rate(f'{symptom}/oracle')}{rate(symptom)}" in page.text, "the oracle's own rate stands before"
 
 
 def test_failures_of_a_clip_are_said_in_plain_words(page: Page) -> None:
@@ -195,6 +206,37 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path: Path) -> No
     assert any("cannot be read as a decoded future" in note for note in made.notes)
     assert any("there is no comparison" in note for note in made.notes)
     assert len(read(made.page).of("article")) == 1
+
+
+def test_a_broken_comparison_is_said_in_a_line_with_the_verb_that_makes_it(tmp_path: Path) -> None:
+    synthetic.scores(**SMALL, structure=False).write(tmp_path / "scores.parquet")
+    write_futures(tmp_path, ())
+    (tmp_path / "decoded" / "comparison" / "comparison.json").write_text('{"scores": [{"backbone": 3}]}')
+    (note,) = [one for one in make_report(tmp_path, settings=QUICK).notes if "comparison" in one]
+    assert "\n" not in note
+    assert "settings: Field required and" in note
+    assert note.endswith("run `factorjepa decode evaluate` and `render` again")
+
+
+def test_a_folder_with_decoded_scores_alone_says_what_is_lacking(tmp_path: Path) -> None:
+    write_futures(tmp_path, ())
+    with pytest.raises(ReportError, match="decoded scores alone") as error:
+        make_report(tmp_path)
+    assert f"factorjepa evaluate RUN... --out {tmp_path}" in str(error.value)
+    synthetic.scores(**SMALL, structure=False).write(tmp_path / "scores.parquet")
+    with pytest.raises(ReportError, match=f"make the report of {tmp_path}"):
+        make_report(tmp_path / "decoded")
+
+
+def test_methods_stand_in_the_pages_order_in_pictures_and_tables() -> None:
+    methods = ("lora", "full", "frozen", "factorjepa")
+    example = dataclasses.replace(
+        decoded(methods=("frozen", "factorjepa"), channels=False),
+        methods={name: light().observed_THW3 for name in methods}, titles={name: name.upper() for name in methods},
+    )  # fmt: skip
+    shown = parsed(futures.section(Decoded([example]), ["frozen", "full", "lora", "factorjepa"]))
+    places = [shown.text.index(name) for name in ("FROZEN", "FULL", "LORA")]
+    assert places == sorted(places)
 
 
 def test_a_comparison_of_other_scores_is_not_shown(tmp_path: Path) -> None:

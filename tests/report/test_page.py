@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from factorjepa import commands
+from factorjepa.adaptation import METHODS
 from factorjepa.errors import ReportError, ScoresError
 from factorjepa.examples import Example, Question
 from factorjepa.missing import Missing
 from factorjepa.report.answers import answers, change
+from factorjepa.report.cards import cards, example_views
 from factorjepa.report.cautions import cautions
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
@@ -425,6 +427,21 @@ def test_questions_and_maps_are_shown(rich: Path) -> None:
     tiles = [element for element in page.of("img") if "tiles" in element.inside]
     assert len(tiles) == 3 + 3
     assert len([e for e in page.of("img") if "film" in e.inside and e.attributes.get("class") == "ahead"]) == 3 * 2
+
+
+def test_a_card_on_which_encoders_answer_alike_says_so() -> None:
+    one = synthetic.example()
+    alike = dataclasses.replace(one.questions[0], answers={"Auto-RGN": [0.1, 0.3, 0.6], "Ours": [0.102, 0.298, 0.6]})
+    shown = cards([dataclasses.replace(one, questions=[alike, *one.questions])])
+    assert shown.count("The same answer from each encoder.") == 1
+    assert "In 1 of 3 every encoder gives the same answer to the per cent." in shown
+    assert "same answer" not in cards([one])
+
+
+def test_error_maps_stand_in_the_pages_order() -> None:
+    shown = example_views([synthetic.example()], ["factorjepa", "frozen", "auto_rgn"])
+    places = [shown.index(f'alt="{METHODS[name].title}: error') for name in ("factorjepa", "frozen", "auto_rgn")]
+    assert places == sorted(places)
 
 
 def test_training_curves_come_from_the_runs(run: Make, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ OUT/parts/<backbone>-<method>-<seed>.json      which weights they are of, and wh
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from .. import commands
@@ -35,6 +38,7 @@ from .settings import EvaluateSettings
 
 log = logging.getLogger(__name__)
 SCORES, PARTS = "scores.parquet", "parts"
+ABSENT = "not available"  # what an identity says of an instrument that nobody gave
 Progress = Callable[[int, int, str], object]
 Ahead = Callable[[Sequence["Entry"], Path, Progress | None], set[str]]  # gives the folders that it has measured
 
@@ -73,6 +77,7 @@ class Instruments:
     make: Callable[[Evaluator], list[Diagnostic]]
     identity: Mapping[str, str] = field(default_factory=dict)  # besides the evaluator's
     check: Callable[[Evaluator], object] = lambda evaluator: None  # raises what keeps it from measuring
+    needs: Mapping[str, str] = field(default_factory=dict)  # diagnostic -> the part of the identity that it needs
 
     @classmethod
     def chosen(cls, names: Sequence[str] | None) -> Instruments:
@@ -80,6 +85,15 @@ class Instruments:
         kinds = chosen(names)
         infos = {one.info.name: one.info for one in kinds}
         return cls(infos, lambda evaluator: [one(evaluator.settings) for one in kinds])
+
+    def added(self, there: Scores, identity: Mapping[str, str]) -> frozenset[str]:
+        """Diagnostics that these scores lack only because an instrument was absent that is at hand now."""
+        before = there.evaluator
+        other = {name for name in before.keys() | identity.keys() if before.get(name) != identity.get(name)}
+        new = {name for name in other & {*self.needs.values()} if before.get(name) == ABSENT}
+        if other - new or there.diagnostics != self.infos:
+            return frozenset()
+        return frozenset(diagnostic for diagnostic, needed in self.needs.items() if needed in new)
 
 
 @dataclass(frozen=True)
@@ -143,10 +157,12 @@ def measured(
     made: Evaluated,
     progress: Progress | None = None,
     evaluators: Callable[[Conditions, EvaluateSettings, torch.device], Evaluator] = Evaluator,
+    others: Sequence[Entry] = (),
 ) -> list[Scores]:
     """The part of each run, measured and written where it was not there; `made` is told what was kept and what failed.
 
-    Whoever calls this holds the folder's lock, or was asked to by who holds it.
+    Whoever calls this holds the folder's lock, or was asked to by who holds it. `others` are measured elsewhere for the
+    same scores.
     """
     infos, parts, done = dict(instruments.infos), list[Scores](), 0
     for conditions in dict.fromkeys(entry.conditions for entry in entries):
@@ -156,7 +172,7 @@ def measured(
             instruments.check(evaluator)
             identity = {**evaluator.identity(), **instruments.identity}
             shown = clips_shown(evaluator, instruments)
-            _refuse_other(out, parts, identity, infos)
+            _refuse_other(out, parts, identity, instruments, [*entries, *others])
         except FactorJEPAError as error:
             made.failed |= {str(entry.run.folder): str(error) for entry in group}
             continue
@@ -166,8 +182,8 @@ def measured(
                 if entry.settings.resolved_method().reads_states:
                     evaluator.refuse_without_packets()
                 digest = entry.digest()
-                part = _finished(out, entry, digest, identity, infos)
-                if part is not None:
+                part = _earlier(out, entry, digest)
+                if part is not None and part.evaluator == identity and part.diagnostics == infos:
                     made.again.append(folder)
                 else:
                     total = shown * len(entries)
@@ -176,7 +192,9 @@ def measured(
                         if progress is not None:
                             progress(start + clips, total, note)
 
-                    part = _measure(entry, evaluator, identity, instruments, device, told)
+                    lacking = instruments.added(part, identity) if part is not None else frozenset()
+                    found = _measure(entry, evaluator, identity, instruments, device, told, lacking)
+                    part = _extended(part, found, lacking) if part is not None and lacking else found
                     _write(out, entry, digest, part)
                 parts.append(part)
             except FactorJEPAError as error:
@@ -258,9 +276,11 @@ def _measure(
     instruments: Instruments,
     device: torch.device,
     told: Callable[[int], object],
+    only: frozenset[str],
 ) -> Scores:
+    """Of all diagnostics, or of some."""
     restored = restore(entry.run, device)
-    measures = instruments.make(evaluator)
+    measures = [one for one in instruments.make(evaluator) if not only or one.info.name in only]
     run_pass(Subject(restored.learner, evaluator.precision), evaluator, measures, told)
     backbone, method, seed = entry.key
     rows: list[dict[str, Any]] = [
@@ -282,30 +302,47 @@ def _measure(
     return Scores.of_rows(rows, instruments.infos, identity, [info])
 
 
-def _finished(
-    out: Path, entry: Entry, digest: str, identity: dict[str, str], infos: dict[str, DiagnosticInfo]
-) -> Scores | None:
-    """The run's part, if it is of these weights, this evaluator and these diagnostics."""
+def _earlier(out: Path, entry: Entry, digest: str) -> Scores | None:
+    """The run's part from before, if it is of these weights."""
     path, about = _part(out, entry.name)
     try:
         if json.loads(about.read_text(encoding="utf-8"))["weights"] != digest:
             return None
-        part = Scores.read(path)
+        return Scores.read(path)
     except (OSError, ValueError, KeyError, ScoresError):
         return None
-    return part if part.evaluator == identity and part.diagnostics == infos else None
+
+
+def _extended(part: Scores, found: Scores, added: frozenset[str]) -> Scores:
+    """A finished part with the scores of diagnostics that could not be had before."""
+    (before,), (now,) = part.runs, found.runs
+    kept = part.table.filter(pc.invert(pc.is_in(part.table["diagnostic"].cast(pa.string()), pa.array(sorted(added)))))
+    missing = tuple(one for one in before.missing if one.diagnostic not in added) + now.missing
+    table = pa.concat_tables([kept, found.table]).unify_dictionaries()
+    return Scores(table, found.diagnostics, found.evaluator, [dataclasses.replace(now, missing=missing)])
 
 
 def _refuse_other(
-    out: Path, parts: Sequence[Scores], identity: dict[str, str], infos: dict[str, DiagnosticInfo]
+    out: Path, parts: Sequence[Scores], identity: dict[str, str], instruments: Instruments, entries: Sequence[Entry]
 ) -> None:
-    """Scores by another evaluator are not overwritten: they took long to make. Nor could they join with `parts`."""
-    mine = Scores.of_rows([], infos, identity, [])
+    """Scores by another evaluator are not overwritten: they took long to make. Nor could they join with `parts`.
+
+    Those that only lack an instrument are completed, all of them: half a table would be left behind otherwise.
+    """
+    mine = Scores.of_rows([], instruments.infos, identity, [])
     for part in parts[:1]:
         Scores.joined([part, mine])
     try:
         there = Scores.read(out / SCORES)
     except ScoresError:
+        return
+    if added := instruments.added(there, identity):
+        if others := sorted(there.scored() - {entry.key for entry in entries}):
+            named = ", ".join(f"{method} with seed {seed} on {backbone}" for backbone, method, seed in others)
+            raise DiagnosticsError(
+                f"{out}: holds scores of more runs ({named}). {', '.join(sorted(added))} would be added to all of them "
+                "or to none: name these runs, too"
+            )
         return
     try:
         Scores.joined([there, mine])

@@ -43,11 +43,18 @@ def flows(frames: Frames, side: int) -> Floats:
 
 def without_camera(flow_ss2: Floats) -> Floats:
     """Flow less the similarity (shift, zoom, roll) that most of the picture shares."""
-    side = len(flow_ss2)
-    y, x = (np.mgrid[0:side, 0:side] + 0.5) / side - 0.5
-    one, zero = np.ones_like(x), np.zeros_like(x)
-    # u = a + c x - d y; v = b + c y + d x
-    basis_ss24 = np.stack([np.stack([one, zero, x, -y], -1), np.stack([zero, one, y, x], -1)], -2)
+    return np.asarray(flow_ss2 - _basis(len(flow_ss2)) @ _similarity(flow_ss2), np.float32)
+
+
+def camera_affine(flow_ss2: Floats) -> NDArray[np.float64]:
+    """That similarity as a map `[2, 3]` of places in [0, 1]."""
+    a, b, c, d = _similarity(flow_ss2)
+    return np.array([[1 + c, -d, a + (d - c) / 2], [d, 1 + c, b - (d + c) / 2]])
+
+
+def _similarity(flow_ss2: Floats) -> NDArray[np.float64]:
+    """a, b, c and d of `_basis`, by reweighted least squares."""
+    basis_ss24 = _basis(len(flow_ss2))
     votes = (slice(None, None, _STRIDE), slice(None, None, _STRIDE))
     rows_m4, seen_m = basis_ss24[votes].reshape(-1, 4), flow_ss2[votes].ravel().astype(np.float64)  # two rows a point
     weighted_m4 = rows_m4
@@ -56,7 +63,14 @@ def without_camera(flow_ss2: Floats) -> Floats:
         apart_n2 = (rows_m4 @ motion - seen_m).reshape(-1, 2)
         weight_n = 1.0 / (1.0 + np.square(apart_n2).sum(1) / _SCALE**2)
         weighted_m4 = rows_m4 * np.repeat(weight_n, 2)[:, None]
-    return np.asarray(flow_ss2 - basis_ss24 @ motion, np.float32)
+    return np.asarray(motion)
+
+
+def _basis(side: int) -> NDArray[np.float64]:
+    """`[s, s, 2, 4]` of u = a + c x - d y and v = b + c y + d x, with the picture's middle at 0."""
+    y, x = (np.mgrid[0:side, 0:side] + 0.5) / side - 0.5
+    one, zero = np.ones_like(x), np.zeros_like(x)
+    return np.stack([np.stack([one, zero, x, -y], -1), np.stack([zero, one, y, x], -1)], -2)
 
 
 def own_motion(scene: Scene, first: int, last: int) -> Floats:

@@ -20,7 +20,6 @@ from ..teacher.states import EvidenceCells
 from ..world import SimulatedClip, resimulate
 from ..world import clip as simulate
 from ..world.interactions import ANCHOR_EVERY
-from ..world.simulator import clip_spec
 from .altered import hidden_evidence
 from .scene import Scene
 from .truth import agent_masks, seen_agents, truth_of
@@ -32,7 +31,7 @@ class Worlds:
 
     def __init__(self, plan: SimulationPlan) -> None:
         self._plan = plan
-        self._index = {clip_spec(plan.world, plan.seed, index).clip_id: index for index in range(plan.clips)}
+        self._index = {spec.clip_id: spec.index for spec in plan.specs()}
 
     @classmethod
     def beside(cls, corpus: Path) -> Worlds | None:

@@ -99,7 +99,7 @@ class Scene:
 
     def nbytes(self) -> int:
         """What it holds by now."""
-        kept = sum(value.nbytes for value in self._kept.values() if isinstance(value, np.ndarray))
+        kept = sum(getattr(value, "nbytes", 0) for value in self._kept.values())
         return self.frames_BTHW3.nbytes + kept + sum(target.nbytes for target in self._targets.values())
 
     @property

@@ -34,7 +34,7 @@ class SideBySide:
         if self.processes <= 1 or len(entries) <= 1:
             return set()
         alone = self.settings.model_copy(update={"workers": 0})  # these processes may have none of their own
-        work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
+        work = functools.partial(_measure, alone, str(self.device), self.make, out, tuple(entries), command())
         fresh: set[str] = set()
         results = Processes(min(self.processes, len(entries)), tries=1).run(work, entries)
         for ended, (number, found) in enumerate(results, start=1):
@@ -46,14 +46,20 @@ class SideBySide:
 
 
 def _measure(
-    settings: EvaluateSettings, device: str, make: Callable[[], Instruments], out: Path, line: str, entry: Entry
+    settings: EvaluateSettings,
+    device: str,
+    make: Callable[[], Instruments],
+    out: Path,
+    all_entries: tuple[Entry, ...],
+    line: str,
+    entry: Entry,
 ) -> set[str]:
     """The run's folder, if it was measured here and now."""
     carry_out(line)
     torch.set_num_threads(1)
     instruments = _instruments(make)
     made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
-    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator)
+    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator, others=all_entries)
     folder = str(entry.run.folder)
     return set() if folder in made.again or folder in made.failed else {folder}
 

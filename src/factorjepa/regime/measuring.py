@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -66,11 +66,18 @@ class TeacherMeasurer:
 
     kind = "teacher"
 
-    def __init__(self, folder: Path, packets: Path, detector: Path | None = None, replication: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        packets: Path,
+        detector: Path | None = None,
+        replication: int = 0,
+        splits: Sequence[str] | None = None,
+    ) -> None:
         cache, corpus = PacketCache.open(packets), Corpus.open(folder)
         self._settings, self._replication = cache.settings, replication
-        present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
-        self._clips = {split: clips_of(corpus, split) for split in present}
+        present = {clip.split for clip in corpus.manifest if splits is None or clip.split in splits}
+        self._clips = {split: clips_of(corpus, split) for split in Split if split in present}
         self._packets: dict[Split, Packets[ClipSet]] = {
             split: cache.packets(clips, replication) for split, clips in self._clips.items()
         }
@@ -148,7 +155,12 @@ def _over_frames(found_TM: Array) -> tuple[Array, Array]:
 
 
 def open_measurer(
-    folder: Path, by: str, packets: Path, thresholds: Thresholds, detector: Path | None = None
+    folder: Path,
+    by: str,
+    packets: Path,
+    thresholds: Thresholds,
+    detector: Path | None = None,
+    splits: Sequence[str] | None = None,
 ) -> Measurer:
     """`teacher`, `truth`, or `auto`: the teacher where there are packets, else simulated ground truth."""
     if by == "auto":
@@ -156,15 +168,25 @@ def open_measurer(
     if by == "truth":
         return TruthMeasurer(folder, thresholds)
     if by == "teacher":
-        return TeacherMeasurer(folder, packets, detector)
+        return TeacherMeasurer(folder, packets, detector, splits=splits)
     raise RegimeError(f"cannot measure by {by!r}: choose teacher, truth or auto")
 
 
 def measured(
-    folder: Path, out: Path, measurer: Measurer, thresholds: Thresholds, progress: Progress | None = None
+    folder: Path,
+    out: Path,
+    measurer: Measurer,
+    thresholds: Thresholds,
+    progress: Progress | None = None,
+    splits: Sequence[str] | None = None,
 ) -> RegimeTable:
-    """What `out` holds if it was measured in this very way from these very clips; else it is measured now."""
+    """What `out` holds if it was measured in this very way from these very clips; else it is measured now.
+
+    Of all clips, or of those in some splits.
+    """
     manifest = Manifest.read(folder)
+    if splits is not None:
+        manifest = Manifest([clip for clip in manifest if clip.split in splits])
     if (out / FILE).exists():
         there = RegimeTable.read(out)
         asked = (measurer.kind, measurer.name, thresholds.model_dump(mode="json"), corpus_identity(manifest))

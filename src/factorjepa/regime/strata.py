@@ -38,7 +38,8 @@ def cuts_of(manifest: Manifest, table: RegimeTable) -> list[Cuts]:
     means = dict(zip(table.clip_ids, table.means(PRIMARY), strict=True))
     found = []
     for attribute, axis in STRATA.items():
-        values = [means[clip.clip_id][NAMES.index(axis)] for clip in manifest if clip.split == Split.TRAIN]
+        training = [clip.clip_id for clip in manifest if clip.split == Split.TRAIN and clip.clip_id in means]
+        values = [means[clip_id][NAMES.index(axis)] for clip_id in training]
         known = np.array([value for value in values if np.isfinite(value)])
         if not len(known):
             raise RegimeError(
@@ -50,13 +51,13 @@ def cuts_of(manifest: Manifest, table: RegimeTable) -> list[Cuts]:
 
 
 def with_strata(manifest: Manifest, table: RegimeTable, cuts: list[Cuts]) -> Manifest:
-    """Every clip with its strata as attributes; a clip without agents has no occlusion stratum."""
+    """Every measured clip with its strata as attributes; a clip without agents has no occlusion stratum."""
     means = dict(zip(table.clip_ids, table.means(PRIMARY), strict=True))
     clips = []
     for clip in manifest:
         attributes = {name: value for name, value in clip.attributes.items() if name not in STRATA}
         for cut in cuts:
-            value = float(means[clip.clip_id][NAMES.index(cut.axis)])
+            value = float(means[clip.clip_id][NAMES.index(cut.axis)]) if clip.clip_id in means else np.nan
             if np.isfinite(value):
                 attributes[cut.attribute] = cut.level(value)
         clips.append(dataclasses.replace(clip, attributes=attributes))

@@ -25,9 +25,9 @@ from ..diagnostics.settings import EvaluateSettings
 from ..diagnostics.truth import true_frames, truth_of
 from ..errors import RenderingError
 from ..scores import DiagnosticInfo, Direction, Status
-from .drawn import Drawn, Rendered, Studio, copied, observed, oracle
+from .drawn import DETECTOR, LPIPS, Drawn, Rendered, Studio, copied, observed, oracle
 from .metrics.agents import AgentCounts, Agents, AgentSettings, agent_counts, summed
-from .metrics.motion import flow_epe, magnitude_ratio, moving
+from .metrics.motion import departing, flow_epe, magnitude_ratio, moving
 from .metrics.pixel import pixel_l1, psnr
 from .metrics.region import over_clip
 from .metrics.ssim import ssim
@@ -47,6 +47,8 @@ def _info(
 
 class DecodedDiagnostic(Diagnostic):
     """Sees X, O and P of every measured batch."""
+
+    needs: ClassVar[str] = ""  # the instrument of the studio's identity without which there is no score
 
     def __init__(self, settings: EvaluateSettings, studio: Studio) -> None:
         super().__init__(settings)
@@ -90,7 +92,7 @@ class _Compared(DecodedDiagnostic):
             self.check(found_B, best_B, gap_B)
         for frame, value_B in enumerate(end_to_end_BT.unbind(1), start=1):
             self.put(clips, f"h{frame}", value_B)
-        region_BTHW = moving_pixels(scene, self.studio, seen)
+        region_BTHW = self.dynamic(scene, seen)
         nothing = "nothing moves in the future"
         self.put(clips, "dynamic", over_clip(self.between(predicted, seen, region_BTHW)), nothing)
         ideal_B = scene.kept(
@@ -101,6 +103,10 @@ class _Compared(DecodedDiagnostic):
     @abstractmethod
     def between(self, first: Drawn, second: Drawn, region_BTHW: Tensor | None = None) -> Tensor:
         """`[B, T]`; of `first` against `second`."""
+
+    def dynamic(self, scene: Scene, seen: Drawn) -> Tensor:
+        """Where something moves, on the pixels that `between` looks at."""
+        return moving_pixels(scene, self.studio, seen)
 
     def check(self, found_B: Tensor, best_B: Tensor, gap_B: Tensor) -> None:
         """What must hold between E_e2e, E_oracle and G_visible."""
@@ -146,6 +152,7 @@ class DecodedLpips(_Compared):
 
     info = _info("decoded_lpips", "Decoded LPIPS", "LPIPS v0.1 (AlexNet), mean over frames", "lower", "clip",
                  "LPIPS-Alex from the file named in the evaluator")  # fmt: skip
+    needs = LPIPS
 
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
         if self.studio.lpips is None:
@@ -171,6 +178,10 @@ class DecodedFlow(_Compared):
             ratio_BT = torch.from_numpy(magnitude_ratio(seen.flow_BTss2, drawn.flow_BTss2))
             self.put(scene.clips, variant, over_clip(ratio_BT), "nothing moves in the future")
 
+    def dynamic(self, scene: Scene, seen: Drawn) -> Tensor:
+        """Flow lives on the context frame's pixels."""
+        return torch.from_numpy(scene.kept(("departing", self.studio), lambda: departing(seen.flow_BTss2).copy()))
+
     def between(self, first: Drawn, second: Drawn, region_BTHW: Tensor | None = None) -> Tensor:
         region = None if region_BTHW is None else region_BTHW.numpy()
         return torch.from_numpy(flow_epe(second.flow_BTss2, first.flow_BTss2, region))
@@ -181,6 +192,7 @@ class DecodedAgents(DecodedDiagnostic):
 
     info = _info("decoded_agent_f1", "Decoded agent F1", "2 tp / (2 tp + fp + fn) of agents found in x_hat and in x+",
                  "higher", "0 to 1, clip", "the agent detector named in the evaluator")  # fmt: skip
+    needs = DETECTOR
     rule = AgentSettings()
 
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
@@ -235,11 +247,11 @@ def refuse_broken_triangle(found_B: Tensor, best_B: Tensor, gap_B: Tensor) -> No
 
 
 def moving_pixels(scene: Scene, studio: Studio, seen: Drawn) -> Tensor:
-    """Where the observed future moves on its own, `bool [B, T, H, W]`."""
+    """What moves on its own in each frame of the observed future, `bool [B, T, H, W]`."""
 
     def make() -> Tensor:
         H, W = scene.frames_BTHW3.shape[2:4]
-        masks_BTss = moving(seen.flow_BTss2).astype(np.uint8)
+        masks_BTss = moving(seen.last_B3HW, seen.pixels_BT3HW).astype(np.uint8)
         flat = masks_BTss.reshape(-1, *masks_BTss.shape[2:])
         resized = np.stack([cv2.resize(one, (W, H), interpolation=cv2.INTER_NEAREST) for one in flat])
         return torch.from_numpy(resized.reshape(*masks_BTss.shape[:2], H, W).astype(bool))

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..backbones.masks import Grid
 from ..detectors.boxes import Detections
 from ..diagnostics.asks import Ask, Subject
+from ..diagnostics.evaluation import ABSENT
 from ..diagnostics.scene import Scene
 from ..diagnostics.views import ORIGINAL
 from ..pixels import Frames
@@ -26,6 +27,8 @@ from .decoder import StoredDecoder
 from .metrics.detection import AgentDetector
 from .metrics.lpips import Lpips
 from .metrics.motion import ESTIMATOR, future_flow, to_bytes
+
+LPIPS, DETECTOR = "LPIPS", "agent detector"  # parts of the identity
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +47,9 @@ class Studio:
         """What decoded scores depend on besides the evaluator."""
         return {
             "decoder": f"{self.stored.name}, {self.stored.digest}",
-            "LPIPS": self.lpips.name if self.lpips else "not available",
+            LPIPS: self.lpips.name if self.lpips else ABSENT,
             "flow": ESTIMATOR,
-            "agent detector": self.detector.name if self.detector else "not available",
+            DETECTOR: self.detector.name if self.detector else ABSENT,
         }
 
 

@@ -77,7 +77,11 @@ def evaluate_decoded(
     progress: Progress | None = None,
     side_by_side: int = 1,
 ) -> Evaluated:
-    """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one."""
+    """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one.
+
+    Weights of LPIPS or a detector given later add their scores to finished ones; futures are drawn again for that, and
+    nothing else is measured.
+    """
     arch, corpus = _backbone_and_corpus(runs, data, targets)
     studio = looking.studio(arch, corpus, device)
     ahead = SideBySide(side_by_side, settings, device, _Instruments(looking, arch, corpus, str(device)))
@@ -147,4 +151,5 @@ def instruments(studio: Studio, looking: Looking) -> Instruments:
         lambda evaluator: [one(evaluator.settings, studio) for one in DECODED],
         identity,
         partial(check_fits, studio, looking),
+        {one.info.name: one.needs for one in DECODED if one.needs},
     )

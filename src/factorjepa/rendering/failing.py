@@ -7,17 +7,17 @@ from ..diagnostics.diagnostic import Part
 from ..diagnostics.scene import Scene
 from ..scores import DiagnosticInfo
 from .diagnostics import NO_DETECTOR, PROVENANCE, DecodedDiagnostic
-from .drawn import Drawn, Studio, observed, oracle
+from .drawn import DETECTOR, Drawn, Studio, observed, oracle
 from .failure_settings import Attribution, FailureSettings, Symptom
 from .failures import find_failures
-from .symptoms import Triplet
+from .pair import Future, Pair
 
 RULE = FailureSettings()
-ANY = "any"
+ANY, ORACLE = "any", "oracle"
 
 
 class DecodedFailures(DecodedDiagnostic):
-    """Panel B by Panel A. A mean over clips is how often a symptom occurs."""
+    """Panel B by Panel A. A mean over clips is how often a symptom occurs; `/oracle`, how often the oracle shows it."""
 
     info = DiagnosticInfo(
         name="decoded_failures",
@@ -31,14 +31,18 @@ class DecodedFailures(DecodedDiagnostic):
         headline=f"{ANY}/{Attribution.PREDICTION_CONDITIONED.name.lower()}",
     )
 
+    needs = DETECTOR
+
     def judge(self, part: Part, scene: Scene, seen: Drawn, ideal: Drawn, predicted: Drawn) -> None:
         if self.studio.detector is None:
             self.absent(NO_DETECTOR, scene.clips)
             return
         found = [failures_of(scene, b, self.studio, predicted) for b in range(len(scene))]
+        best = [[one.name.lower() for one in _of_oracle(scene, b, self.studio)] for b in range(len(scene))]
         symptoms = [symptom.name.lower() for symptom in Symptom]
         for symptom in (*symptoms, ANY):
             wanted = symptoms if symptom == ANY else [symptom]
+            self.put(scene.clips, f"{symptom}/{ORACLE}", [any(one in wanted for one in clip) for clip in best])
             self.put(scene.clips, symptom, [any(one.symptom in wanted for one in clip) for clip in found])
             for attribution in (attribution.name.lower() for attribution in Attribution):
                 there = [
@@ -49,17 +53,28 @@ class DecodedFailures(DecodedDiagnostic):
 
 def failures_of(scene: Scene, b: int, studio: Studio, predicted: Drawn) -> list[Failure]:
     """What is wrong with a method's future of one clip, and whether the oracle shows it too."""
-    seen, ideal = observed(scene, studio), oracle(scene, studio)
-    triplet = Triplet(
-        context_3HW=predicted.last_B3HW[b],
-        observed_T3HW=seen.pixels_BT3HW[b],
-        oracle_T3HW=ideal.pixels_BT3HW[b],
-        predicted_T3HW=predicted.pixels_BT3HW[b],
-        agents_observed=seen.agents_BT[b],
-        agents_oracle=ideal.agents_BT[b],
-        agents_predicted=predicted.agents_BT[b],
-    )
+    pair = _pair(scene, b, studio)
     return [
         Failure(one.symptom.name.lower(), one.attribution.name.lower(), one.evidence)
-        for one in find_failures(triplet, RULE, studio.lpips)
+        for one in find_failures(pair, pair.read(_future(predicted, b)), studio.lpips)
     ]
+
+
+def _of_oracle(scene: Scene, b: int, studio: Studio) -> list[Symptom]:
+    """What the oracle's own future shows, looked at as if it were a prediction."""
+
+    def make() -> list[Symptom]:
+        pair = _pair(scene, b, studio)
+        return [one.symptom for one in find_failures(pair, pair.oracle)]
+
+    return scene.kept(("symptoms of the oracle", studio, b), make)
+
+
+def _pair(scene: Scene, b: int, studio: Studio) -> Pair:
+    """Once for all methods."""
+    seen, ideal = observed(scene, studio), oracle(scene, studio)
+    return scene.kept(("pair", studio, b), lambda: Pair(seen.last_B3HW[b], _future(seen, b), _future(ideal, b), RULE))
+
+
+def _future(drawn: Drawn, b: int) -> Future:
+    return Future(drawn.pixels_BT3HW[b], drawn.agents_BT[b], drawn.flow_BTss2[b])

@@ -4,7 +4,8 @@ Panel B names what is wrong in P against X (`symptoms.py`, `picture_symptoms.py`
 oracle decode O shows already. The answer is a diagnosis, not a cause: a predicted latent that no decoder has met may
 make a decoder fail that is fine otherwise.
 
-    for failure in find_failures(triplet):
+    pair = Pair(context, Future(observed, agents), Future(oracle, agents))
+    for failure in find_failures(pair, pair.read(Future(predicted, agents))):
         print(failure.symptom, failure.attribution, failure.evidence)
 
 Legend: T frames, H x W pixels.
@@ -12,24 +13,22 @@ Legend: T frames, H x W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ..errors import RenderingError
-from .counterparts import crop
+from .counterparts import Picture, crop
 from .failure_settings import Attribution, FailureSettings, Symptom
 from .metrics.lpips import Lpips
 from .metrics.motion import Mask
-from .metrics.pixel import pixel_l1
-from .picture_symptoms import Scenery, boxed, layout_drift, new_edges, pictures_of, under_dispersion
+from .pair import Pair, Reading
+from .picture_symptoms import layout_drift, new_edges, under_dispersion
 from .symptoms import (
     Decoded,
     Observed,
     Strength,
-    Triplet,
     appearance,
     duplication,
     interaction,
@@ -54,45 +53,43 @@ class Failure:
     evidence: Mapping[str, float]  # the numbers behind it; NaN: cannot be had
 
 
-def find_failures(
-    triplet: Triplet, settings: FailureSettings | None = None, lpips: Lpips | None = None
-) -> list[Failure]:
+def find_failures(pair: Pair, predicted: Reading, lpips: Lpips | None = None) -> list[Failure]:
     """The symptoms of one clip, in the taxonomy's order; none where P is as good as X.
 
     With `lpips`, substituted appearance is told in LPIPS as well. It decides nothing: tables with and without it agree.
     """
-    settings = FailureSettings() if settings is None else settings
-    _check(triplet)
-    seen = Observed(pictures_of(triplet.observed_T3HW), triplet.agents_observed, settings)
-    oracle = Decoded(pictures_of(triplet.oracle_T3HW), triplet.agents_oracle, seen)
-    predicted = Decoded(pictures_of(triplet.predicted_T3HW), triplet.agents_predicted, seen)
-    dynamic = _dynamic(triplet)
-    scenery_o, scenery_p = (Scenery(seen, one, dynamic) for one in (oracle, predicted))
-    videos = (triplet.context_3HW, triplet.observed_T3HW, triplet.oracle_T3HW, triplet.predicted_T3HW)
-    strengths = {
-        Symptom.LAYOUT_DRIFT: layout_drift(scenery_o, scenery_p, settings),
-        Symptom.AGENT_OMISSION: omission(seen, oracle, predicted),
-        Symptom.AGENT_DUPLICATION: duplication(seen, oracle, predicted),
-        Symptom.INTERACTION_INCONSISTENCY: interaction(seen, oracle, predicted),
-        Symptom.MOTION_UNDER_DISPERSION: under_dispersion(*videos, seen, oracle, predicted),
-        Symptom.APPEARANCE_SUBSTITUTION: appearance(seen, oracle, predicted),
-        Symptom.UNSUPPORTED_CONTENT: stronger(
-            unsupported_agents(seen, oracle, predicted), new_edges(seen, scenery_o, scenery_p)
-        ),
-    }
+    three = pair.seen, pair.oracle.decoded, predicted.decoded
     found = []
-    for symptom, strength in strengths.items():
-        attribution = attribute(strength, settings)
+    for symptom, strength in strengths_of(pair, predicted).items():
+        attribution = attribute(strength, pair.settings)
         if attribution is None:
             continue
-        evidence = dict(strength.evidence) | _errors(triplet, ~dynamic if symptom in _STATIC else dynamic)
+        where = ~pair.dynamic_THW if symptom in _STATIC else pair.dynamic_THW
+        evidence = dict(strength.evidence) | _errors(*three, where)
         if symptom is Symptom.APPEARANCE_SUBSTITUTION and lpips is not None:
             evidence |= {
-                "agent-crop LPIPS, oracle": _crop_lpips(lpips, seen, oracle),
-                "agent-crop LPIPS, predicted": _crop_lpips(lpips, seen, predicted),
+                "agent-crop LPIPS, oracle": _crop_lpips(lpips, pair.seen, pair.oracle.decoded),
+                "agent-crop LPIPS, predicted": _crop_lpips(lpips, pair.seen, predicted.decoded),
             }
         found.append(Failure(symptom, attribution, strength.predicted, strength.oracle, strength.shared, evidence))
     return found
+
+
+def strengths_of(pair: Pair, predicted: Reading) -> dict[Symptom, Strength]:
+    """How strongly P shows each symptom, in thresholds."""
+    settings, oracle = pair.settings, pair.oracle
+    three = pair.seen, oracle.decoded, predicted.decoded
+    return {
+        Symptom.LAYOUT_DRIFT: layout_drift(oracle.scenery, predicted.scenery, settings),
+        Symptom.AGENT_OMISSION: omission(*three),
+        Symptom.AGENT_DUPLICATION: duplication(*three),
+        Symptom.INTERACTION_INCONSISTENCY: interaction(*three),
+        Symptom.MOTION_UNDER_DISPERSION: under_dispersion(oracle.pace, predicted.pace, settings),
+        Symptom.APPEARANCE_SUBSTITUTION: appearance(*three),
+        Symptom.UNSUPPORTED_CONTENT: stronger(
+            unsupported_agents(*three), new_edges(oracle.scenery, predicted.scenery, settings)
+        ),
+    }
 
 
 def attribute(strength: Strength, settings: FailureSettings) -> Attribution | None:
@@ -110,30 +107,16 @@ def attribute(strength: Strength, settings: FailureSettings) -> Attribution | No
     return Attribution.MIXED
 
 
-def _check(triplet: Triplet) -> None:
-    shape = triplet.observed_T3HW.shape
-    for name, frames in (("oracle", triplet.oracle_T3HW), ("predicted", triplet.predicted_T3HW)):
-        if frames.shape != shape:
-            raise RenderingError(f"{name} frames are {list(frames.shape)}, the observed ones {list(shape)}")
-    for name in ("observed", "oracle", "predicted"):
-        if (given := len(getattr(triplet, f"agents_{name}"))) != shape[0]:
-            raise RenderingError(f"agents of {given} {name} frames, but there are {shape[0]} frames")
+def _errors(seen: Observed, oracle: Decoded, predicted: Decoded, where_THW: Mask) -> dict[str, float]:
+    """E_oracle, E_e2e and G_visible in pixel L1, where the symptom is looked for; NaN where that is nowhere."""
 
+    def apart(first: Sequence[Picture], second: Sequence[Picture]) -> float:
+        frames = zip(first, second, where_THW, strict=True)
+        means = [float(np.abs(a - b).mean(-1)[where].mean()) for a, b, where in frames if where.any()]
+        return float(np.mean(means)) if means else float("nan")
 
-def _dynamic(triplet: Triplet) -> Mask:
-    """`[T, H, W]` where X shows an agent."""
-    if triplet.dynamic_THW is not None:
-        return np.asarray(triplet.dynamic_THW.cpu().numpy(), bool)
-    height, width = triplet.observed_T3HW.shape[-2:]
-    return np.stack([boxed(one.boxes, height, width) for one in triplet.agents_observed])
-
-
-def _errors(triplet: Triplet, where: Mask) -> dict[str, float]:
-    """E_oracle, E_e2e and G_visible in pixel L1, where the symptom is looked for."""
-    x, o, p = (one[None] for one in (triplet.observed_T3HW, triplet.oracle_T3HW, triplet.predicted_T3HW))
-    region = torch.from_numpy(where)[None].to(x.device)
-    pairs = {"E_oracle": (o, x), "E_e2e": (p, x), "G_visible": (p, o)}
-    return {name: float(pixel_l1(a, b, region).nanmean()) for name, (a, b) in pairs.items()}
+    x, o, p = seen.frames, oracle.frames, predicted.frames
+    return {"E_oracle": apart(o, x), "E_e2e": apart(p, x), "G_visible": apart(p, o)}
 
 
 def _crop_lpips(lpips: Lpips, seen: Observed, decoded: Decoded) -> float:

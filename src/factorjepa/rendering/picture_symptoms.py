@@ -9,21 +9,21 @@ Legend: T frames, H x W pixels, s pixels a side of flow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..diagnostics.flow import flows
 from ..pixels import Frames
 from .counterparts import Picture
 from .failure_settings import FailureSettings
-from .metrics.motion import FLOW_SIDE, MOVING, Floats, Mask, future_flow, own_speed
+from .metrics.motion import FLOW_SIDE, MOVING, Floats, Mask, own_speed
+from .outlines import boxed, gradient, grown
 from .symptoms import Decoded, Observed, Strength, stronger
 
 _SMOOTH = 9  # px of the flow's grid: what does not move as a piece is texture
-_AROUND = 0.03  # sides around agents that are not static, and around an edge of X that supports one of P
 _VISIBLE = 0.01  # mean difference of the static scene: below, there is nothing to explain
 
 
@@ -33,20 +33,43 @@ class Scenery:
     def __init__(self, seen: Observed, decoded: Decoded, dynamic_THW: Mask) -> None:
         self.static_THW = np.stack(
             [
-                ~_grown(mask | boxed(found.boxes, *mask.shape))
+                ~grown(mask | boxed(found.boxes, *mask.shape))
                 for mask, found in zip(dynamic_THW, decoded.agents, strict=True)
             ]
         )
         pairs = zip(seen.frames, decoded.frames, strict=True)
         self.moved_THW2 = [_displacement(x, y) for x, y in pairs]
-        self.undone = [_undone(y, moved) for y, moved in zip(decoded.frames, self.moved_THW2, strict=True)]
+        undone = [_undone(y, moved) for y, moved in zip(decoded.frames, self.moved_THW2, strict=True)]
         self.error = _mean_difference(seen.frames, decoded.frames, self.static_THW)
-        self.error_undone = _mean_difference(seen.frames, self.undone, self.static_THW)
+        left = _mean_difference(seen.frames, undone, self.static_THW)
+        # share of the static error that goes when the displacement is undone
+        self.explained = 1.0 - left / self.error if self.error >= _VISIBLE else 0.0
+        self.edges_THW = [gradient(y) > limit for y, limit in zip(undone, seen.edge_limits, strict=True)]
 
     @property
-    def explained(self) -> float:
-        """Share of the static error that goes when the displacement is undone."""
-        return 1.0 - self.error_undone / self.error if self.error >= _VISIBLE else 0.0
+    def nbytes(self) -> int:
+        return self.static_THW.nbytes + sum(one.nbytes for one in (*self.moved_THW2, *self.edges_THW))
+
+
+class Pace:
+    """How far agents of a decoded future go, of how far they went, and how sharp they are; of those still there."""
+
+    def __init__(self, seen: Observed, decoded: Decoded, reference: OwnMotion, found: OwnMotion) -> None:
+        where = _carried(reference.flow_Tss2, reference.speed_Tss >= MOVING, seen, decoded)
+        self.ratio = _ratio(reference.speed_Tss, found.speed_Tss, where, seen.settings)
+        self.sharpness = _sharpness_ratio(seen, decoded)
+
+
+@dataclass(frozen=True)
+class OwnMotion:
+    """Flow from the last context frame, and how much of it is not the camera's."""
+
+    flow_Tss2: Floats
+    speed_Tss: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, flow_Tss2: Floats) -> OwnMotion:
+        return cls(flow_Tss2, own_speed(flow_Tss2[None])[0])
 
 
 def layout_drift(oracle: Scenery, predicted: Scenery, settings: FailureSettings) -> Strength:
@@ -69,53 +92,31 @@ def layout_drift(oracle: Scenery, predicted: Scenery, settings: FailureSettings)
     return Strength(far_p / settings.drift, far_o / settings.drift, shared / settings.drift, evidence)
 
 
-def under_dispersion(
-    context_3HW: Tensor, observed_T3HW: Tensor, oracle_T3HW: Tensor, predicted_T3HW: Tensor,
-    seen: Observed, oracle: Decoded, predicted: Decoded,
-) -> Strength:  # fmt: skip
+def under_dispersion(oracle: Pace, predicted: Pace, settings: FailureSettings) -> Strength:
     """Motion and sharpness that agents lose, of those that are still there."""
-    settings = seen.settings
-    reference = future_flow(context_3HW[None], observed_T3HW[None])
-    speed = own_speed(reference)
-    ratios = {}
-    for name, frames, decoded in (("oracle", oracle_T3HW, oracle), ("predicted", predicted_T3HW, predicted)):
-        found = own_speed(future_flow(context_3HW[None], frames[None]))
-        ratios[name] = _ratio(speed[0], found[0], _carried(reference[0], speed[0] >= MOVING, seen, decoded), settings)
-    sharp = {"oracle": _sharpness_ratio(seen, oracle), "predicted": _sharpness_ratio(seen, predicted)}
-    evidence = {f"flow-magnitude ratio, {name}": value for name, value in ratios.items()}
-    evidence |= {f"agents' sharpness ratio, {name}": value for name, value in sharp.items()}
+    by_name = {"oracle": oracle, "predicted": predicted}
+    evidence = {f"flow-magnitude ratio, {name}": one.ratio for name, one in by_name.items()}
+    evidence |= {f"agents' sharpness ratio, {name}": one.sharpness for name, one in by_name.items()}
     slow, blunt = (
-        Strength(p / limit, o / limit, min(p, o) / limit)
-        for values, limit in ((ratios, settings.slower), (sharp, settings.blunter))
-        for p, o in [(_lost(values["predicted"]), _lost(values["oracle"]))]
+        Strength(_lost(p) / limit, _lost(o) / limit, min(_lost(p), _lost(o)) / limit)
+        for p, o, limit in (
+            (predicted.ratio, oracle.ratio, settings.slower),
+            (predicted.sharpness, oracle.sharpness, settings.blunter),
+        )
     )
     both = stronger(slow, blunt)
     return Strength(both.predicted, both.oracle, both.shared, evidence)
 
 
-def new_edges(seen: Observed, oracle: Scenery, predicted: Scenery) -> Strength:
+def new_edges(oracle: Scenery, predicted: Scenery, settings: FailureSettings) -> Strength:
     """Edges in the static scene that X does not show nearby, after displacement has been undone."""
-    limit = seen.settings.edges
-    maps_p, maps_o = (_edges(seen, one) for one in (predicted, oracle))
-    in_p, in_o = (_mean([m[s] for m, s in zip(maps, one.static_THW, strict=True)]) for maps, one in (
-        (maps_p, predicted), (maps_o, oracle)))  # fmt: skip
-    both = _mean([(p & _grown(o))[s] for p, o, s in zip(maps_p, maps_o, predicted.static_THW, strict=True)])
+    in_p, in_o = (
+        _mean([m[s] for m, s in zip(one.edges_THW, one.static_THW, strict=True)]) for one in (predicted, oracle)
+    )
+    shown = zip(predicted.edges_THW, oracle.edges_THW, predicted.static_THW, strict=True)
+    both = _mean([(p & grown(o))[s] for p, o, s in shown])
     evidence = {"new edges in the static scene, predicted": in_p, "new edges in the static scene, oracle": in_o}
-    return Strength(in_p / limit, in_o / limit, both / limit, evidence)
-
-
-def boxed(boxes_N4: NDArray[np.float64], height: int, width: int) -> Mask:
-    """`[H, W]` inside any of the boxes, at least a pixel of each."""
-    mask = np.zeros((height, width), bool)
-    for left, top, right, bottom in boxes_N4.clip(0, 1) * np.array([width, height, width, height]):
-        first_row, first_column = min(int(top), height - 1), min(int(left), width - 1)
-        rows = slice(first_row, max(first_row + 1, int(np.ceil(bottom))))
-        mask[rows, first_column : max(first_column + 1, int(np.ceil(right)))] = True
-    return mask
-
-
-def pictures_of(frames_T3HW: Tensor) -> list[Picture]:
-    return list(frames_T3HW.detach().clamp(0, 1).float().movedim(-3, -1).cpu().contiguous().numpy())
+    return Strength(in_p / settings.edges, in_o / settings.edges, both / settings.edges, evidence)
 
 
 def _displacement(x: Picture, y: Picture) -> Floats:
@@ -173,7 +174,7 @@ def _sharpness_ratio(seen: Observed, decoded: Decoded) -> float:
     there, here = [], []
     for t, (agents, who, part) in enumerate(zip(seen.agents, seen.counted, decoded.parts, strict=True)):
         rows = np.flatnonzero(who & part.kept_N)
-        edges_x, edges_y = _gradient(seen.frames[t]), _gradient(decoded.frames[t])
+        edges_x, edges_y = seen.gradients[t], gradient(decoded.frames[t])
         there += [_inside(edges_x, box) for box in agents.boxes[rows]]
         here += [_inside(edges_y, box) for box in decoded.agents[t].boxes[part.partner_N[rows]]]
     return float(np.mean(here) / max(float(np.mean(there)), 1e-9)) if there else float("nan")
@@ -181,30 +182,6 @@ def _sharpness_ratio(seen: Observed, decoded: Decoded) -> float:
 
 def _inside(values_HW: NDArray[np.float32], box: NDArray[np.float64]) -> float:
     return float(values_HW[boxed(box[None], *values_HW.shape)].mean())
-
-
-def _edges(seen: Observed, scenery: Scenery) -> list[Mask]:
-    maps = []
-    for x, y in zip(seen.frames, scenery.undone, strict=True):
-        around = cv2.dilate(_gradient(x), _disc(x.shape[0]))
-        maps.append(np.asarray(_gradient(y) > around + seen.settings.edge))
-    return maps
-
-
-def _gradient(picture: Picture) -> NDArray[np.float32]:
-    """Length of the grey picture's gradient per pixel, central differences."""
-    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    across, down = (cv2.Sobel(grey, cv2.CV_32F, *axis, ksize=3, scale=1 / 8) for axis in ((1, 0), (0, 1)))
-    return np.asarray(np.hypot(across, down), np.float32)
-
-
-def _grown(mask: Mask) -> Mask:
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), _disc(mask.shape[0])) > 0)
-
-
-def _disc(side: int) -> NDArray[np.uint8]:
-    radius = max(2, round(_AROUND * side))
-    return np.asarray(cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1)), np.uint8)
 
 
 def _mean_difference(first: Sequence[Picture], second: Sequence[Picture], where: Mask) -> float:

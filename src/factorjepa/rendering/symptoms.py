@@ -11,35 +11,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..detectors.boxes import Detections, box_iou
 from .counterparts import NOBODY, Counterparts, Picture, centres, counterparts
 from .failure_settings import FailureSettings
 from .metrics.agents import areas, covered_shares
+from .outlines import gradient, strongest_around
 
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """One clip: X observed, O decoded from the target latent, P decoded from a prediction; and who is seen in each.
-
-    Agents come from one detector for all three: what it cannot see in X it cannot miss in P. `dynamic_THW` is where X
-    shows agents, from masks if there are any; else their boxes are taken.
-    """
-
-    context_3HW: Tensor  # the last context frame
-    observed_T3HW: Tensor
-    oracle_T3HW: Tensor
-    predicted_T3HW: Tensor
-    agents_observed: Sequence[Detections]
-    agents_oracle: Sequence[Detections]
-    agents_predicted: Sequence[Detections]
-    dynamic_THW: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,15 @@ class Strength:
     evidence: Mapping[str, float] = field(default_factory=dict)
 
 
-NONE = Strength(0.0, 0.0, 0.0)
+class Least(NamedTuple):
+    """Of a symptom that is counted: the share that must be affected, and how many of a frame."""
+
+    rate: float
+    per_frame: float
+
+    @classmethod
+    def of(cls, settings: FailureSettings) -> Least:
+        return cls(settings.rate, settings.per_frame)
 
 
 class Decoded:
@@ -79,23 +71,39 @@ class Observed:
         self.counted: list[Flags] = [s & ~h for s, h in zip(sure, hidden, strict=True)]
         self.hidden: list[Flags] = [s & h for s, h in zip(sure, hidden, strict=True)]
         self.small: list[Flags] = [c & (s < settings.small) for c, s in zip(self.counted, size, strict=True)]
-        self.total = sum(int(one.sum()) for one in self.counted)
+        self.large: list[Flags] = [c & ~s for c, s in zip(self.counted, self.small, strict=True)]
+        self.total = _count(self.counted)
+
+    @cached_property
+    def gradients(self) -> list[NDArray[np.float32]]:
+        return [gradient(one) for one in self.frames]
+
+    @cached_property
+    def edge_limits(self) -> list[NDArray[np.float32]]:
+        """Of a decoded frame's gradient, above which it is an edge that X does not show around."""
+        return [strongest_around(one) + np.float32(self.settings.edge) for one in self.gradients]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(one.nbytes for one in (*self.frames, *self.gradients, *self.edge_limits))
 
 
 def omission(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
-    """Agents of X that are nowhere in P. Recall of small and of hidden agents is told beside it; it decides nothing."""
+    """Agents of X that are nowhere in P. Recall of small and of hidden ones is told apart, as the paper asks."""
 
     def missed(decoded: Decoded, who: Sequence[Flags]) -> list[Flags]:
         return [those & ~part.kept_N for those, part in zip(who, decoded.parts, strict=True)]
 
-    gone_p, gone_o = missed(predicted, seen.counted), missed(oracle, seen.counted)
+    gone_p, gone_o, total = missed(predicted, seen.large), missed(oracle, seen.large), _count(seen.large)
     evidence = {
-        "recall, predicted": _one_less(_count(gone_p), seen.total),
-        "recall, oracle": _one_less(_count(gone_o), seen.total),
+        "recall, predicted": _one_less(_count(gone_p), total),
+        "recall, oracle": _one_less(_count(gone_o), total),
         "recall of small agents, predicted": _one_less(_count(missed(predicted, seen.small)), _count(seen.small)),
         "recall of hidden agents, predicted": _one_less(_count(missed(predicted, seen.hidden)), _count(seen.hidden)),
     }
-    return _of_instances(gone_p, gone_o, _both(gone_p, gone_o), seen.total, seen.total, seen.settings, evidence)
+    rule = seen.settings
+    least = Least(rule.omitted, rule.omitted_per_frame)
+    return _of_instances(gone_p, gone_o, _both(gone_p, gone_o), total, total, least, evidence)
 
 
 def duplication(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
@@ -118,7 +126,9 @@ def duplication(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength
         "precision, predicted": _one_less(sum(int((p.extra_M & s).sum()) for p, s in _sure(predicted)), found),
         "most fragments of one agent": 1.0 + max(fragments, default=0),
     }
-    return _of_instances(twice_p, twice_o, _both(twice_p, twice_o), seen.total, seen.total, seen.settings, evidence)
+    return _of_instances(
+        twice_p, twice_o, _both(twice_p, twice_o), seen.total, seen.total, Least.of(seen.settings), evidence
+    )
 
 
 def interaction(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
@@ -137,7 +147,9 @@ def interaction(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength
         "pairwise displacement, oracle": error_o,
     }
     total_p, total_o = _count(known_p), _count(known_o)
-    return _of_instances(broken_p, broken_o, _both(broken_p, broken_o), total_p, total_o, seen.settings, evidence)
+    return _of_instances(
+        broken_p, broken_o, _both(broken_p, broken_o), total_p, total_o, Least.of(seen.settings), evidence
+    )
 
 
 def appearance(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
@@ -157,7 +169,9 @@ def appearance(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
 
     other_p, other_o = changed(predicted), changed(oracle)
     evidence = {"descriptor distance, predicted": mean(predicted), "descriptor distance, oracle": mean(oracle)}
-    return _of_instances(other_p, other_o, _both(other_p, other_o), seen.total, seen.total, seen.settings, evidence)
+    return _of_instances(
+        other_p, other_o, _both(other_p, other_o), seen.total, seen.total, Least.of(seen.settings), evidence
+    )
 
 
 def unsupported_agents(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
@@ -177,7 +191,7 @@ def unsupported_agents(seen: Observed, oracle: Decoded, predicted: Decoded) -> S
         "false-positive agents, predicted": _share(_count(odd_p), found_p),
         "false-positive agents, oracle": _share(_count(odd_o), found_o),
     }
-    return _of_instances(odd_p, odd_o, shared, found_p, found_o, seen.settings, evidence)
+    return _of_instances(odd_p, odd_o, shared, found_p, found_o, Least.of(seen.settings), evidence)
 
 
 def stronger(*strengths: Strength) -> Strength:
@@ -193,14 +207,14 @@ def _of_instances(
     shared: Sequence[Flags],
     total_p: int,
     total_o: int,
-    settings: FailureSettings,
+    least: Least,
     evidence: Mapping[str, float],
 ) -> Strength:
     """Both conditions of a symptom that is counted: the share affected, and how many of a frame."""
     frames = len(predicted)
 
     def strength(count: int, total: int) -> float:
-        return min(_share(count, total) / settings.rate, count / frames / settings.per_frame)
+        return min(_share(count, total) / least.rate, count / frames / least.per_frame)
 
     in_p, in_o = _count(predicted), _count(oracle)
     whole = strength(in_p, total_p)

@@ -9,6 +9,7 @@ import numpy as np
 from ..examples import TARGET, Example, Map, Question
 from . import pictures
 from .markup import Markup, joined, tag
+from .material import arranged
 from .numbers import number
 
 MOST = 24  # of a kind on the page
@@ -28,7 +29,16 @@ def cards(examples: Sequence[Example]) -> Markup:
         "One probe head, the same training clips and capacity, read over each encoder. Blue: the right answer; "
         "orange: what an encoder preferred instead."
     )
+    same = sum(_alike(question) for _, question in found)
+    if same:
+        said += f" In {same} of {len(found)} every encoder gives the same answer to the per cent."
     return joined(tag("p", said), tag("div", [_card(*one) for one in found[:MOST]], class_="cards"), _right(found))
+
+
+def _alike(question: Question) -> bool:
+    """Whether a reader sees the same numbers for every encoder."""
+    shown = {tuple(round(100 * float(share)) for share in shares) for shares in question.answers.values()}
+    return len(question.answers) > 1 and len(shown) == 1
 
 
 def _right(found: Sequence[tuple[Example, Question]]) -> Markup:
@@ -58,13 +68,14 @@ def _card(example: Example, question: Question) -> Markup:
     return tag(
         "div", _film(example), tag("h4", question.question),
         tag("div", cells, class_="choices", style=f"--encoders:{len(question.answers)}"),
+        tag("p", "The same answer from each encoder.", class_="head") if _alike(question) else None,
         tag("p", f"Measured by {question.measured}.", class_="head") if question.measured else None,
         tag("p", f"{example.clip_id}{f' · {question.probe}' if question.probe else ''}", class_="head"), class_="card",
     )  # fmt: skip
 
 
-def example_views(examples: Sequence[Example]) -> Markup:
-    """Filmstrip, error maps on one scale, similarity maps on one scale."""
+def example_views(examples: Sequence[Example], order: Sequence[str]) -> Markup:
+    """Filmstrip, error maps on one scale, similarity maps on one scale; methods in the page's order."""
     shown = [example for example in examples if example.errors or example.similarities][:MOST]
     if not shown:
         return tag(
@@ -80,10 +91,10 @@ def example_views(examples: Sequence[Example]) -> Markup:
         "a good prediction looks like the map of the target."
     )
     bar = tag("p", "low ", tag("img", src=pictures.scale_bar(), alt="", class_="bar"), " high", class_="missing")
-    return joined(tag("p", said), bar, tag("div", [_view(example) for example in shown], class_="examples"))
+    return joined(tag("p", said), bar, tag("div", [_view(example, order) for example in shown], class_="examples"))
 
 
-def _view(example: Example) -> Markup:
+def _view(example: Example, order: Sequence[str]) -> Markup:
     parts: list[Markup] = [tag("h3", example.clip_id), _film(example)]
     if example.note:
         parts.append(tag("p", example.note, class_="missing"))
@@ -91,12 +102,12 @@ def _view(example: Example) -> Markup:
         low, high = _range(list(example.errors.values()))
         tiles = [
             _tile(pictures.error_tile(example, values, low, high), example.title_of(method), f"error {_mean(values)}")
-            for method, values in example.errors.items()
+            for method, values in arranged(example.errors, order).items()
         ]  # fmt: skip
         parts.append(tag("div", tiles, class_="tiles"))
     if example.similarities:
         low, high = _range(list(example.similarities.values()))
-        names = [TARGET, *(name for name in example.similarities if name != TARGET)]
+        names = [TARGET, *(name for name in arranged(example.similarities, order) if name != TARGET)]
         tiles = [
             _tile(
                 pictures.similarity_tile(example, example.similarities[name], low, high),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..decoded import FOLDER, read_all_decoded
@@ -14,9 +15,10 @@ from ..scores import DiagnosticInfo, Scores
 from ..statistics import Comparison, ScoreRow
 from ..statistics.comparison import FILE
 from ..statistics.contrasts import OURS
+from ..statistics.intervals import CONSTANT
 from ..words import counted
 from .markup import Markup, joined, tag
-from .material import Decoded
+from .material import Decoded, arranged
 from .numbers import NOTHING, decimals, interval, number
 from .strata import strata_tables
 from .tables import Cell, table
@@ -44,7 +46,8 @@ def read_futures(out: Path) -> tuple[Decoded, list[str]]:
     try:
         scores, comparison = Scores.read(folder / SCORES), Comparison.read(folder / COMPARISON)
     except ScoresError as error:
-        return Decoded(examples), [*problems, f"decoded futures: {error}"]
+        why = str(error).partition("; ")[0]  # what to do is another verb's business here
+        return Decoded(examples), [*problems, _AGAIN.format(why)]
     if (folder / COMPARISON / FILE).stat().st_mtime < (folder / SCORES).stat().st_mtime:
         return Decoded(examples), [*problems, _AGAIN.format("their comparison is older than their scores")]
     by = {"decoder": scores.evaluator.get("decoder"), "split": scores.evaluator.get("split")}
@@ -75,8 +78,8 @@ def heading(decoded: Decoded) -> str:
     return f"What the street looks like {max(furthest):.2g} s ahead"
 
 
-def section(decoded: Decoded) -> Markup:
-    """Pictures, then the paper's table, then the taxonomy's counts."""
+def section(decoded: Decoded, order: Sequence[str] = ()) -> Markup:
+    """Pictures, then the paper's table, then the taxonomy's rates. Methods in the page's order."""
     said = (
         "One frozen decoder draws what each method predicts. It was trained on the true latents of training clips, "
         "never on a prediction. The oracle is its picture of the true latents: what is wrong there already is the "
@@ -90,15 +93,17 @@ def section(decoded: Decoded) -> Markup:
     return joined(
         tag("p", said),
         tag("p", caution, class_="missing"),
-        viewers(decoded.examples),
-        _measured(decoded.scores, decoded.comparison) if decoded.scores and decoded.comparison else None,
+        viewers([replace(one, methods=arranged(one.methods, order)) for one in decoded.examples]),
+        _measured(decoded.scores, decoded.comparison, order) if decoded.scores and decoded.comparison else None,
     )
 
 
-def _measured(scores: Scores, comparison: Comparison) -> Markup:
+def _measured(scores: Scores, comparison: Comparison, order: Sequence[str]) -> Markup:
     parts: list[Markup | None] = []
     for backbone in dict.fromkeys(row.backbone for row in comparison.scores):
-        rows = [row for row in comparison.scores if row.backbone == backbone]
+        by_method = {row.method: row for row in comparison.scores if row.backbone == backbone}
+        place = {method: number for number, method in enumerate(arranged(by_method, order))}
+        rows = sorted((row for row in comparison.scores if row.backbone == backbone), key=lambda r: place[r.method])
         parts += [_quality(scores, rows, backbone), _gaps(rows, backbone), _horizons(scores, rows, backbone)]
         titles = {row.method: row.title for row in rows}
         parts.append(strata_tables(comparison, backbone, lambda name: COLUMNS.get(name, name), titles.__getitem__))
@@ -200,7 +205,7 @@ def _horizons(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup
 
 
 def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup | None:
-    """Symptoms downwards, methods along: how many decoded futures show it, and where it comes in."""
+    """Symptoms downwards, methods along: how often decoded futures show it, and where it comes in."""
     held = scores.select(backbone=backbone, diagnostic=FAILURES).table
     if not held.num_rows:
         return None
@@ -211,23 +216,42 @@ def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup |
         place = (one["method"], plain(symptom), plain(attribution))
         counted[place] = (round(one["value_sum"]), one["value_count"])
     methods, titles = _methods([row for row in rows if row.diagnostic == FAILURES])
+    found = {(row.method, row.variant): row for row in rows if row.diagnostic == FAILURES}
+    best = {row.variant.partition("/")[0]: row for row in found.values() if row.variant.endswith(f"/{ORACLE}")}
     lines: list[list[str | Cell]] = []
     for symptom, (name, means) in SYMPTOMS.items():
         cells: list[str | Cell] = [Cell(joined(name, tag("small", means)))]
+        if best:
+            cells.append(_rate(next((row for key, row in best.items() if plain(key) == symptom), None)))
         for method in methods:
+            row = next((one for (who, key), one in found.items() if who == method and plain(key) == symptom), None)
             amount, of = counted.get((method, symptom, ""), (0, 0))
             parts = [counted.get((method, symptom, key), (0, 0))[0] for key in ATTRIBUTIONS]
             hint = "; ".join(f"{part} {said}" for part, said in zip(parts, ATTRIBUTIONS.values(), strict=True))
-            shown = joined(f"{amount} of {of}", tag("small", " / ".join(map(str, parts)))) if of else NOTHING
-            cells.append(Cell(shown, amount / of if of else math.nan, hint=hint if of else ""))
+            cells.append(_rate(row, f"{amount} of {of}: {' / '.join(map(str, parts))}" if of else "", hint))
         lines.append(cells)
     said = (
-        f"Below each count: {' / '.join(ATTRIBUTIONS.values())}. Clips of all seeds are counted. Attribution is "
-        "diagnostic, not causal: a predicted latent may be one that no decoder has met."
+        f"Share of clips, with its 95 % interval over cities (none where all are alike); below it, clips of all seeds: "
+        f"{' / '.join(ATTRIBUTIONS.values())}. "
+        f"{'The oracle: looked at as if it were a prediction. ' if best else ''}Attribution is diagnostic, not causal: "
+        "a predicted latent may be one that no decoder has met."
     )
-    heads: list[str | Cell] = ["symptom", *(titles[method] for method in methods)]
+    heads: list[str | Cell] = [
+        "symptom", *(["Target latent (oracle)"] if best else []), *(titles[method] for method in methods)
+    ]  # fmt: skip
     drawn = table(heads, lines, f"{backbone}: failures found in decoded futures", range(1, len(heads)), "symptoms")
     return joined(tag("p", said, class_="missing"), drawn)
+
+
+def _rate(row: ScoreRow | None, below: str = "", hint: str = "") -> Cell:
+    """A share in per cent with its interval; none where all cities agree, from which nothing can be drawn again."""
+    if row is None or not math.isfinite(row.mean):
+        return Cell(NOTHING, hint=row.note if row else "")
+    known = math.isfinite(row.low) and row.interval != CONSTANT
+    ends = f" [{100 * row.low:.0f}, {100 * row.high:.0f}]" if known else ""
+    shown = joined(f"{100 * row.mean:.0f} %{ends}", tag("small", below) if below else None)
+    sure = f"{row.clips} clips, {row.cities} cities, {row.interval} interval{'; ' + row.note if row.note else ''}"
+    return Cell(shown, row.mean, hint="; ".join(filter(None, (hint, sure))))
 
 
 def _methods(rows: Iterable[ScoreRow]) -> tuple[list[str], dict[str, str]]:

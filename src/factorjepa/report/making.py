@@ -20,6 +20,7 @@ import yaml
 from ..adaptation import METHODS
 from ..corpus.composition import Composition, compose
 from ..corpus.manifest import Manifest
+from ..decoded import FOLDER
 from ..errors import FactorJEPAError, ReportError, ScoresError
 from ..examples import read_examples
 from ..scores import Scores
@@ -29,7 +30,7 @@ from ..statistics.strata import strata_in, stratified, unmeasured
 from ..statistics.verdict import RULE
 from ..storage import write_text
 from .curves import Run
-from .decoded import read_futures, refuse_other_clips
+from .decoded import SCORES, read_futures, refuse_other_clips
 from .material import Decoded, Material, Statement
 from .page import page
 from .provenance import corpus_of, steps_of
@@ -60,6 +61,7 @@ def make_report(
     """Read what there is, compare if need be, write the page. What is missing or unreadable is said on the page."""
     if not Path(out).is_dir():
         raise ReportError(f"{out}: is not a folder; a report is made of the folder that `factorjepa evaluate` wrote")
+    _refuse_decoded_alone(Path(out))
     scores = Scores.read(out)
     if not len(scores):
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
@@ -86,6 +88,17 @@ def make_report(
     return Made(folder / INDEX, compared, [*comparison.verdict, *comparison.notes], notes)
 
 
+def _refuse_decoded_alone(out: Path) -> None:
+    """Decoded scores are a second look: the page is about the latent ones."""
+    if (out / FOLDER / SCORES).exists() and not (out / SCORES).exists():
+        raise ReportError(
+            f"{out}: holds decoded scores alone. The page is made of latent scores and shows decoded futures beside "
+            f"them: run `factorjepa evaluate RUN... --out {out}` on the same runs first"
+        )
+    if out.name == FOLDER and (out.parent / SCORES).exists():
+        raise ReportError(f"{out}: holds decoded scores; make the report of {out.parent}, where they belong")
+
+
 def _comparison(
     out: Path,
     scores: Scores,
@@ -99,7 +112,7 @@ def _comparison(
     if (folder / FILE).exists() and settings is None:
         try:
             found = Comparison.read(folder)
-            newer = (folder / FILE).stat().st_mtime >= (Path(out) / "scores.parquet").stat().st_mtime
+            newer = (folder / FILE).stat().st_mtime >= (Path(out) / SCORES).stat().st_mtime
             if newer and _fits(found, scores):
                 if not found.strata and (levels := strata_in(corpus, scores)):  # the corpus was measured since
                     found.strata = stratified(scores, levels, _settings_of(found))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from ..adaptation import METHODS
 from ..decoded import DecodedExample
 from ..examples import Example
+from ..rendering.gallery import column_order
 from ..scores import CHANCE, DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
@@ -20,6 +22,7 @@ from ..words import listed
 from .curves import Run
 from .provenance import Step
 
+T = TypeVar("T")
 FAMILIES = ("reference", "generic", "control", "factorized", "ablation")
 BASELINE = "auto_rgn"  # what the prespecified contrast `total` compares with
 
@@ -42,6 +45,12 @@ class Decoded:
 
     def __bool__(self) -> bool:
         return bool(self.examples) or self.comparison is not None
+
+
+def arranged(by_method: Mapping[str, T], order: Sequence[str]) -> dict[str, T]:
+    """In that order; what it does not know comes last, as it was."""
+    place = {method: number for number, method in enumerate(order)}
+    return {method: by_method[method] for method in sorted(by_method, key=lambda one: place.get(one, len(place)))}
 
 
 @dataclass
@@ -99,16 +108,20 @@ class Material:
     def _about(self) -> dict[str, RunInfo]:
         return {run.method: run for run in reversed(self.scores.runs)}
 
-    def methods(self, backbone: str) -> list[str]:
-        """References first, FactorJEPA after its controls, ablations last."""
-        present = {row.method for row in self.comparison.scores if row.backbone == backbone}
+    @cached_property
+    def order(self) -> list[str]:
+        """All methods as every section shows them: as the gallery does, the others by family."""
 
-        def place(method: str) -> tuple[bool, int, bool, str]:
+        def place(method: str) -> tuple[int, str]:
             family = self.family(method)
-            known = FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
-            return method != FROZEN, known, method == OURS, self.title_of(method)
+            return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES), self.title_of(method)
 
-        return sorted(present, key=place)
+        return column_order(sorted({row.method for row in self.comparison.scores}, key=place))
+
+    def methods(self, backbone: str) -> list[str]:
+        """Those of one backbone, in order."""
+        present = {row.method for row in self.comparison.scores if row.backbone == backbone}
+        return [method for method in self.order if method in present]
 
     def few(self, backbone: str, most: int) -> list[str]:
         """The methods that a figure has room for: FactorJEPA, what it is compared with, then the best of the rest."""

@@ -14,7 +14,7 @@ from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
 from .markup import Markup, coded, joined, tag
-from .material import Material
+from .material import Material, arranged
 from .strata import strata_tables
 
 _COUNTED = {
@@ -100,7 +100,7 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
     """Anchor, heading, content."""
     each = material.backbones
     drawn = material.decoded
-    street = [("street", decoded.heading(drawn), decoded.section(drawn))] if drawn else []
+    street = [("street", decoded.heading(drawn), decoded.section(drawn, material.order))] if drawn else []
     return [
         ("headline", "Headline effects", joined([_headline(material, backbone) for backbone in each])),
         ("scorecard", "Scorecard", joined([_scorecard(material, backbone) for backbone in each])),
@@ -112,7 +112,7 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
         ("training", "Training", _training(material)),
         ("structure", "Inside the model", joined([_structure(material, backbone) for backbone in each])),
         ("questions", "Same question, two encoders", cards(material.examples)),
-        ("examples", "Predictions against targets", example_views(material.examples)),
+        ("examples", "Predictions against targets", example_views(material.examples, material.order)),
         ("data", "Data and privacy", _data(material)),
         ("made", "How this was made", _made(material)),
     ]
@@ -246,7 +246,8 @@ def _scale(material: Material) -> Markup:
 def _training(material: Material) -> Markup:
     if not material.runs:
         return _absent("No run folder was found beside the scores; name them with --runs to see how training went.")
-    drawn = figures.training(material.runs)
+    by_method = {run.method.name: run for run in material.runs}
+    drawn = figures.training(list(arranged(by_method, material.order).values()))
     said = "One run per method. Validation clips chose the checkpoint; they take no part in the scores."
     return _captioned(drawn, tag("b", "Training curves with stages. "), said)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReportError
-from ..statistics.regime import EQUAL_STRATUM, SCENE_MEASURES
+from ..statistics.regime_drawing import SCENE_MEASURES
 from ..statistics.regime_rows import Estimate, RegimeComparison, SceneRow
+from ..statistics.regime_scenes import EQUAL_STRATUM
 from ..storage import write_atomic
 
 _TITLES = {"count": "Agent count density (agents per frame)", "occupancy": "Agent occupancy (% of valid area)"}

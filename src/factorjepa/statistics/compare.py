@@ -21,7 +21,7 @@ from .contrasts import PRESPECIFIED, Contrast, extended
 from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
-from .measures import Measure, alternatives_of, measures_of
+from .measures import Measure, alternatives_of, direction_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
 from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up, trained_once
@@ -200,7 +200,7 @@ class _Backbone:
     ) -> ScoreRow:
         row = ScoreRow(
             self.panel.backbone, method, self.panel.title(method), self.panel.family(method), info.name,
-            measure.variant, measure.headline, info.status, info.direction, info.unit,
+            measure.variant, measure.headline, info.status, direction_of(info, measure.variant), info.unit,
         )  # fmt: skip
         clips = self.panel.blocks[info.name].note
         its = found.get(request) if request else None

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from ..config import first_problem
 from ..errors import ScoresError
 from ..storage import write_text
 from .cells import csv_text, flat, plain
@@ -69,4 +70,5 @@ class Comparison:
         except FileNotFoundError:
             raise ScoresError(f"{path}: there is no comparison; make it with `factorjepa compare SCORES`") from None
         except (ValidationError, OSError) as error:
-            raise ScoresError(f"{path}: cannot be read as a comparison; compare again ({error})") from error
+            reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
+            raise ScoresError(f"{path}: cannot be read as a comparison ({reason}); compare again") from error

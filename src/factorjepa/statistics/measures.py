@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScoresError
-from ..scores import DiagnosticInfo
+from ..scores import DEFICIT, DiagnosticInfo, Direction
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -72,6 +72,11 @@ def leak(means: Array) -> Array:
     return _ratio(constant - crossed, np.where(constant > own, constant - own + LEAK_EPSILON, 0.0))
 
 
+def direction_of(info: DiagnosticInfo, variant: str) -> Direction:
+    """Of one variant: a deficit is how much worse than the oracle, whatever the diagnostic's own direction."""
+    return "lower" if DEFICIT in variant.split("/") else info.direction
+
+
 def measures_of(
     info: DiagnosticInfo, variants: Sequence[str], alternatives: Sequence[str] | None = None
 ) -> list[Measure]:
@@ -82,11 +87,10 @@ def measures_of(
     for variant in found:
         if variant not in used:
             parts[variant] = ((variant,), plain_mean)
-    sign = 1.0 if info.direction == "higher" else -1.0
     _check_alternatives(info, found, alternatives)
     headline = _headline(info, parts, used)
     others = [
-        Measure(info.name, name, False, sign, components, reduce)
+        Measure(info.name, name, False, _sign(direction_of(info, name)), components, reduce)
         for name, (components, reduce) in parts.items()
         if name != headline.variant
     ]
@@ -130,7 +134,7 @@ _PARTS = {"macro_f1": _f1_parts, "explained": _explained_parts, "leakage": _leak
 
 def _headline(info: DiagnosticInfo, parts: _Parts, used: set[str]) -> Measure:
     """The variant that the diagnostic names; else the mean over its parts (macro F1, mean leakage)."""
-    sign = 1.0 if info.direction == "higher" else -1.0
+    sign = _sign(direction_of(info, info.headline))
     if info.headline in parts:
         components, reduce = parts[info.headline]
         return Measure(info.name, info.headline, True, sign, components, reduce)
@@ -147,6 +151,10 @@ def _headline(info: DiagnosticInfo, parts: _Parts, used: set[str]) -> Measure:
         return np.asarray(reduce(means.reshape(*means.shape[:-1], len(averaged), width)).mean(-1))
 
     return Measure(info.name, info.headline, True, sign, components, mean_over_parts)
+
+
+def _sign(direction: Direction) -> float:
+    return 1.0 if direction == "higher" else -1.0
 
 
 def _present(info: DiagnosticInfo, variants: Sequence[str], *names: str) -> tuple[str, ...]:

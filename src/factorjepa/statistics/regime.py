@@ -3,16 +3,14 @@
 Cities and then sources are drawn in both corpora, and the matching is done anew for what was drawn. Everything that is
 said of a replicate is computed from sums that `regime` made: nothing here knows a picture.
 
-Legend: B replicates; J jackknife rows; M measures; S scene strata; 2 corpora (first, reference).
+Legend: M measures.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,57 +18,32 @@ from .. import commands
 from ..errors import RegimeError
 from ..regime.axes import AXES, MEASURES, NAMES, Domain
 from ..regime.controls import EXPECTED
-from ..regime.estimate import matched_means, means_by_scene, offers
-from ..regime.matching import CALIPER, COVARIATES, Design, Matched, design, match, present
+from ..regime.estimate import matched_means, means_by_scene
+from ..regime.matching import COVARIATES, design, present
 from ..regime.population import Population, refuse_incomparable
-from ..regime.scene import Ints
 from ..regime.settings import PRIMARY
 from ..regime.table import COLUMNS
-from ..seeding import seed_of
-from .intervals import bca, p_value
+from .intervals import p_value
 from .measures import Array
 from .multiplicity import holm
+from .regime_drawing import Found, Pairing, Progress, RegimeSettings, contrasted, drawn
 from .regime_rows import (
     BalanceRow,
     ControlRow,
     DomainRow,
-    Estimate,
     MeasureRow,
     RegimeComparison,
     SceneRow,
     Variation,
     WithoutCity,
 )
-from .resampling import Counts, Hierarchy, hierarchical_counts, leave_one_out_counts
+from .regime_scenes import SCENE, scene_rows, why_no_scenes
 from .verdict import LEAST_CITIES, UNTESTABLE
 
 STABLE, NOT_STABLE, UNAVAILABLE = "stable separation", "not stable", "unavailable"
-SCENE = "scene_type"
-SCENE_MEASURES = ("count", "occupancy")  # the paper's table
-EQUAL_STRATUM = "equal-stratum mean"
 _RESTS_ON = {"visibility": ("contiguity",), "interaction": ("consistency",)}  # what else a control asks of an axis
-_EPSILON = 1e-3  # of the ratio: a reference with next to nothing does not make it infinite
 _ATTENUATED = 0.05  # least relative loss under a control
 _SAME = 1e-9
-
-Progress = Callable[[int, int], object]
-
-_CONTRASTS: dict[str, Callable[[Array], Array]] = {  # of means [..., 2]
-    "first": lambda means: means[..., 0],
-    "other": lambda means: means[..., 1],
-    "difference": lambda means: means[..., 0] - means[..., 1],
-    "ratio": lambda means: (means[..., 0] + _EPSILON) / (means[..., 1] + _EPSILON),
-}
-
-
-@dataclass(frozen=True)
-class RegimeSettings:
-    replicates: int = 2000
-    seed: int = 0
-    confidence: float = 0.95
-    alpha: float = 0.05
-    fields: tuple[str, ...] | None = None  # of the strata; None: as many of the paper's as leave enough matches
-    caliper: float = CALIPER
 
 
 def compare_regimes(
@@ -93,11 +66,11 @@ def compare_regimes(
     notes: list[str] = []
     for number, reference in enumerate(references):
         made = design(first.clips, reference.clips, settings.fields, settings.caliper, everywhere)
-        pairing = _Pairing(first, reference, made, scenes)
-        found = _drawn(pairing, settings, progress, number * settings.replicates, total)
+        pairing = Pairing(first, reference, made, scenes)
+        found = drawn(pairing, settings, progress, number * settings.replicates, total)
         measures += _measure_rows(pairing, found, settings)
-        strata += _scene_rows(pairing, found, settings)
-        notes += _why_no_scenes(pairing)
+        strata += scene_rows(pairing, found, settings)
+        notes += why_no_scenes(pairing)
         balance.append(_balance(pairing))
     controls = [row for one in everyone for row in _controls(one)]
     _adjust(measures, settings.alpha)
@@ -123,100 +96,13 @@ def _refuse_too_few(settings: RegimeSettings, contrasts: int) -> None:
         )
 
 
-class _Pairing:
-    """Two populations and how to match whatever is drawn of them."""
-
-    def __init__(self, first: Population, reference: Population, made: Design, scenes: list[str]) -> None:
-        self.both, self.made, self.scenes = (first, reference), made, scenes
-        self.hierarchies = tuple(Hierarchy.of(one.cluster_V.tolist()) for one in self.both)
-        self._scene = tuple(one.scenes(scenes) if scenes else None for one in self.both)
-        self._sums = [(one.totals_CVM[:, 0, :], one.terms_CVM[:, 0, :]) for one in self.both]
-        assert first.table.about.variants[0] == PRIMARY
-        self.whole = self.matched(*(np.ones(one.sources, np.int64) for one in self.both))
-
-    def matched(self, *drawn: Any, made: Design | None = None) -> tuple[Matched, tuple[Ints, Ints]]:
-        """The pairs among the drawn sources, and the group of every pair's clip in both corpora."""
-        offered = [offers(one.source_C, counts) for one, counts in zip(self.both, drawn, strict=True)]
-        found = match(made or self.made, offered[0][0], offered[1][0])
-        return found, (offered[0][1][found.place_A], offered[1][1][found.place_B])
-
-    def values(self, *drawn: Any) -> tuple[Array, Array]:
-        """Means of every measure [2, M], and by scene [2, S, 2], of the matched clips among the drawn sources."""
-        found, groups = self.matched(*drawn)
-        means, by_scene = [], []
-        columns = [COLUMNS.index(name) for name in SCENE_MEASURES]
-        for side, (rows, group) in enumerate(zip((found.row_A, found.row_B), groups, strict=True)):
-            totals, terms = (values[rows] for values in self._sums[side])
-            means.append(matched_means(totals, terms, group))
-            scene = self._scene[side]
-            if scene is not None:
-                by_scene.append(
-                    means_by_scene(totals[:, columns], terms[:, columns], group, scene[rows], len(self.scenes))
-                )
-        return np.array(means), np.array(by_scene).reshape(2, len(self.scenes), len(SCENE_MEASURES))
-
-    def difference(self, sums: Callable[[Population], tuple[Array, Array]], made: Design | None = None) -> Array:
-        """[M] of the whole corpora, with other sums or another matching."""
-        everyone = (np.ones(one.sources, np.int64) for one in self.both)
-        found, groups = self.whole if made is None else self.matched(*everyone, made=made)
-        means = []
-        for one, rows, group in zip(self.both, (found.row_A, found.row_B), groups, strict=True):
-            totals, terms = sums(one)
-            means.append(matched_means(totals[rows], terms[rows], group))
-        return np.asarray(means[0] - means[1])
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The whole, its replicates, and each cluster of either corpus left out."""
-
-    means_2M: Array
-    scenes_2S2: Array
-    means_B2M: Array
-    scenes_B2S2: Array
-    jack_means: tuple[Array, Array]  # [J, 2, M] for the clusters of each corpus
-    jack_scenes: tuple[Array, Array]
-    drawn_BC: tuple[Array, Array]  # how often each cluster of each corpus was drawn
-
-
-def _drawn(pairing: _Pairing, settings: RegimeSettings, progress: Progress | None, before: int, total: int) -> _Found:
-    seeds = [seed_of(settings.seed, "regime", side) % 2**63 for side in ("first", "reference")]
-    counts = [
-        hierarchical_counts(hierarchy, settings.replicates, seed)
-        for hierarchy, seed in zip(pairing.hierarchies, seeds, strict=True)
-    ]
-    ones = [np.ones(one.sources, np.int64) for one in pairing.both]
-    means, scenes = [], []
-    for b in range(settings.replicates):
-        one, by_scene = pairing.values(counts[0][b], counts[1][b])
-        means.append(one)
-        scenes.append(by_scene)
-        if progress is not None:
-            progress(before + b + 1, total)
-    jack_means, jack_scenes = [], []
-    for side, hierarchy in enumerate(pairing.hierarchies):
-        rows: Counts = leave_one_out_counts(hierarchy)
-        left = [pairing.values(*((row, ones[1]) if side == 0 else (ones[0], row))) for row in rows]
-        jack_means.append(np.array([one for one, _ in left]))
-        jack_scenes.append(np.array([one for _, one in left]))
-    whole_means, whole_scenes = pairing.values(*ones)
-    drawn = [
-        np.add.reduceat(its.astype(np.float64), hierarchy.starts_C, axis=1)
-        for its, hierarchy in zip(counts, pairing.hierarchies, strict=True)
-    ]
-    return _Found(
-        whole_means, whole_scenes, np.array(means), np.array(scenes), (jack_means[0], jack_means[1]),
-        (jack_scenes[0], jack_scenes[1]), (drawn[0], drawn[1]),
-    )  # fmt: skip
-
-
-def _measure_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[MeasureRow]:
+def _measure_rows(pairing: Pairing, found: Found, settings: RegimeSettings) -> list[MeasureRow]:
     first, reference = pairing.both
     alternatives = _alternatives(pairing, settings)
     unavailable = set(first.table.about.unavailable) | set(reference.table.about.unavailable)
     rows = []
     for column, measure in enumerate(MEASURES):
-        cells = _contrasted(
+        cells = contrasted(
             found.means_2M[:, column], found.means_B2M[:, :, column],
             [one[:, :, column] for one in found.jack_means], settings.confidence,
         )  # fmt: skip
@@ -241,19 +127,7 @@ def _measure_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) ->
     return rows
 
 
-def _contrasted(means_2: Array, means_B2: Array, jacks: Sequence[Array], confidence: float) -> dict[str, Estimate]:
-    """Both means, their difference and their ratio, with BCa intervals."""
-    scale = float(np.abs(means_2).max())
-    found = {}
-    for name, of in _CONTRASTS.items():
-        value = float(of(means_2))
-        size = scale if name == "difference" else 0.0
-        its = bca(value, of(means_B2), [of(jack) for jack in jacks], confidence, size)
-        found[name] = Estimate(value, its.low, its.high, its.kind, its.note)
-    return found
-
-
-def _alternatives(pairing: _Pairing, settings: RegimeSettings) -> dict[str, Array]:
+def _alternatives(pairing: Pairing, settings: RegimeSettings) -> dict[str, Array]:
     """Differences [M] under every other threshold, weighting, normalisation and caliper."""
     first = pairing.both[0]
     controls = {expected.control for expected in EXPECTED}
@@ -282,7 +156,7 @@ def _unconditional(one: Population) -> tuple[Array, Array]:
     return one.totals_CVM[:, 0], terms
 
 
-def _equal_stratum(pairing: _Pairing) -> Array:
+def _equal_stratum(pairing: Pairing) -> Array:
     found, groups = pairing.whole
     means = []
     for one, rows, group in zip(pairing.both, (found.row_A, found.row_B), groups, strict=True):
@@ -294,7 +168,7 @@ def _equal_stratum(pairing: _Pairing) -> Array:
     return np.where(both.any(0), difference / np.maximum(both.sum(0), 1), np.nan)
 
 
-def _without_cities(pairing: _Pairing, found: _Found, column: int, settings: RegimeSettings) -> list[WithoutCity]:
+def _without_cities(pairing: Pairing, found: Found, column: int, settings: RegimeSettings) -> list[WithoutCity]:
     """Leave one city of either corpus out; of a reference that is drawn by source, nothing: no place is known there.
 
     The replicates that happened not to draw a city are a bootstrap without it (Efron 1992, jackknife after bootstrap).
@@ -317,7 +191,7 @@ def _without_cities(pairing: _Pairing, found: _Found, column: int, settings: Reg
     return rows
 
 
-def _verdict(row: MeasureRow, pairing: _Pairing) -> str:
+def _verdict(row: MeasureRow, pairing: Pairing) -> str:
     """Stable only if the interval excludes zero, no variation turns it round, and no city carries it alone.
 
     Both corpora are drawn by cluster, so both need enough of them.
@@ -365,53 +239,7 @@ def _heed_controls(rows: Sequence[MeasureRow], controls: Sequence[ControlRow], f
             row.verdict = f"{NOT_STABLE}: failed {', '.join(failed)}"
 
 
-def _scene_rows(pairing: _Pairing, found: _Found, settings: RegimeSettings) -> list[SceneRow]:
-    """The paper's table: scene strata, then the unweighted mean over them (a ratio of means, no mean of ratios).
-
-    Only where scenes were matched: else the clips of a scene are not pairs, and their numbers differ between corpora.
-    """
-    if SCENE not in pairing.made.fields:
-        return []
-    first, reference = pairing.both
-    its = first.scenes(pairing.scenes)[pairing.whole[0].row_A]
-    shared = [s for s in range(len(pairing.scenes)) if np.isfinite(found.scenes_2S2[:, s]).all()]
-    rows = []
-    for column, measure in enumerate(SCENE_MEASURES):
-        whole, drawn = found.scenes_2S2[:, :, column], found.scenes_B2S2[:, :, :, column]
-        jacks = [one[:, :, :, column] for one in found.jack_scenes]
-        for s in shared:
-            cells = _contrasted(whole[:, s], drawn[:, :, s], [one[:, :, s] for one in jacks], settings.confidence)
-            rows.append(SceneRow(reference.name, pairing.scenes[s], measure, int((its == s).sum()), **cells))
-        if shared:
-            cells = _contrasted(
-                _over_scenes(whole, shared), _over_scenes(drawn, shared), [_over_scenes(one, shared) for one in jacks],
-                settings.confidence,
-            )  # fmt: skip
-            rows.append(SceneRow(reference.name, EQUAL_STRATUM, measure, len(its), **cells))
-    return rows
-
-
-def _why_no_scenes(pairing: _Pairing) -> list[str]:
-    made = pairing.made
-    if SCENE in made.fields:
-        return []
-    why = (
-        "was given up for want of matches" if SCENE in made.given_up
-        else "is not known of every clip" if SCENE in made.absent
-        else "is not among the fields asked for"
-    )  # fmt: skip
-    return [f"no scene-matched table against {pairing.both[1].name}: pairs were not matched on {SCENE}, which {why}"]
-
-
-def _over_scenes(values: Array, shared: Sequence[int]) -> Array:
-    """[..., 2, S] -> [..., 2]: the mean over the strata that both corpora have in this replicate."""
-    chosen = values[..., list(shared)]
-    both = np.isfinite(chosen).all(-2, keepdims=True) & np.ones_like(chosen, bool)
-    count = both.sum(-1)
-    return np.where(count > 0, np.where(both, chosen, 0.0).sum(-1) / np.maximum(count, 1), np.nan)
-
-
-def _balance(pairing: _Pairing) -> BalanceRow:
+def _balance(pairing: Pairing) -> BalanceRow:
     (found, groups), made, reference = pairing.whole, pairing.made, pairing.both[1]
     pairs = len(found.row_A)
     clusters = [
@@ -428,7 +256,7 @@ def _balance(pairing: _Pairing) -> BalanceRow:
     )  # fmt: skip
 
 
-def _eligible(pairing: _Pairing, side: int, column: int) -> float:
+def _eligible(pairing: Pairing, side: int, column: int) -> float:
     one, found = pairing.both[side], pairing.whole[0]
     rows = found.row_A if side == 0 else found.row_B
     return float(one.terms_CVM[rows, 0, column].sum() / max(one.frames_C[rows].sum(), 1))

@@ -34,6 +34,7 @@ from ..pixels import Frames, resize_to_cover
 from .background import change
 from .channels import length
 from .regions import Floats
+from .scene_flow import REFERENCE, scene_flow
 
 CUES = ("rarity", "enclosure", "affinity", "motion", "change")
 # Fitted by benchmarks/fit_regions.py
@@ -44,7 +45,6 @@ _BINS = (16, 20, 20)  # of L, a and b
 _BIN_LOW, _BIN_SPAN = np.array([0, -60, -60], np.float32), np.array([100, 120, 120], np.float32)
 _BORDER_CELLS = 200  # at most, of all context frames together
 _NEAREST = 8  # the border cell of this rank counts: one agent at the border is not the scene
-_REFERENCE = 128  # px: lengths of flow are measured in pixels of this side
 _STILL = 0.5  # px of camera motion at which a residual of one pixel counts half as much as without
 _RIDGE = 0.5  # of what is retold, by the root of the number of cells
 _DIRECTIONS = 8  # of the look
@@ -144,12 +144,11 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats, 
     `[T, S, S, 2]` each, and in which frames it leads to the frame before, `[T]`."""
     count, side = shown.shape[:2]
     grey = [np.asarray(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)) for frame in shown]
-    unit = np.float32(_REFERENCE / side)
+    unit = np.float32(REFERENCE / side)
     share = np.zeros((count, side, side), np.float32)
     residual = np.zeros((count, side, side, 2), np.float32)
     flows = np.zeros_like(residual)
     measured = np.zeros(count, dtype=bool)
-    basis = _quadratic(side)
     estimate = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     for t in range(count):
         other = t - 1 if t else 1
@@ -158,7 +157,7 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats, 
         flow = np.asarray(estimate.calc(grey[t], grey[other], None), np.float32)  # type: ignore[call-overload]
         if _lost(grey[t], grey[other], flow):
             continue
-        scene = _camera_flow(flow, camera[max(t, other)], basis, backwards=other < t)
+        scene = scene_flow(flow, camera[max(t, other)], backwards=other < t)
         residual[t] = (flow - scene) * unit
         relative = np.hypot(*np.moveaxis(residual[t], -1, 0)) / (_STILL + np.hypot(*np.moveaxis(scene * unit, -1, 0)))
         share[t] = np.log1p(4 * relative)
@@ -178,38 +177,6 @@ def _lost(grey: NDArray[np.uint8], other: NDArray[np.uint8], flow: Floats) -> bo
         other, columns + flow[..., 0], rows + flow[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
     )
     return bool(np.median(cv2.absdiff(grey, carried)) > _LOST)
-
-
-def _quadratic(side: int) -> Floats:
-    """1, x, y, x^2, xy, y^2 of every pixel with x and y in [-1, 1], `[S * S, 6]`: a plane seen by a moving camera."""
-    line = (np.arange(side, dtype=np.float32) + 0.5) / side * 2 - 1
-    y, x = (part.ravel() for part in np.meshgrid(line, line, indexing="ij"))
-    return np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1)
-
-
-def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -> Floats:
-    """The scene's flow `[S, S, 2]`: the given motion and what a quadratic in place adds to it, robustly fitted.
-
-    The given motion decides whom the first fit trusts; without depth, a quadratic is as near as one comes to parallax.
-    """
-    side = len(flow)
-    whole = np.vstack([affine, [0, 0, 1]]).astype(np.float64)
-    motion = np.linalg.inv(whole) if backwards else whole
-    step = max(1, side // 40)
-    picked = np.arange(side * side).reshape(side, side)[step // 2 :: step, step // 2 :: step].ravel()
-    few = basis[picked].astype(np.float64)
-    seen = flow.reshape(-1, 2)[picked].astype(np.float64)
-    place = (few[:, 1:3] + 1) / 2
-    expected = (place @ motion[:2, :2].T + motion[:2, 2] - place) * side
-    least = 0.3 * side / _REFERENCE
-    error = np.hypot(*(seen - expected).T)
-    for _ in range(6):
-        trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0
-        weighed = few * trust[:, None]
-        fit = np.linalg.solve(weighed.T @ few + 1e-6 * np.eye(6), weighed.T @ seen)
-        error = np.hypot(*(seen - few @ fit).T)
-    explained: Floats = (basis @ fit.astype(np.float32)).reshape(side, side, 2)
-    return explained
 
 
 class Retelling:

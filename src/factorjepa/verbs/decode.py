@@ -131,6 +131,8 @@ def evaluate(
         comparison.notes += unmeasured(levels, made.scores)
         comparison.write(out / FOLDER / "comparison")
         console.print(_table(comparison, made.scores))
+        if failing := _failing(comparison):
+            console.print(failing, highlight=False, soft_wrap=True, markup=False)
     for line in made.scores.lacks():
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
@@ -167,6 +169,14 @@ def render(
     with counting("rendering", "clip") as progress:
         folders = draw(runs, out, looking, settings, chosen_device(device), count, data, targets, progress)
     console.print(f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at", highlight=False, soft_wrap=True)
+
+
+def _failing(comparison: Comparison) -> str:
+    """How often each method fails in a way that the oracle does not; empty where no detector looked."""
+    rows = [row for row in comparison.scores if row.diagnostic == "decoded_failures" and row.headline]
+    shares = [f"{row.title} {100 * row.mean:.0f} % [{100 * row.low:.0f}, {100 * row.high:.0f}]" for row in rows
+              if row.clips]  # fmt: skip
+    return f"Clips with a failure that only the prediction shows: {', '.join(shares)}" if shares else ""
 
 
 def _table(comparison: Comparison, scores: Scores) -> Table:

@@ -53,6 +53,9 @@ def measure(
     strata: Annotated[
         bool, typer.Option(help="Write density and occlusion strata, cut on training clips, into the manifest.")
     ] = True,
+    split: Annotated[
+        list[str] | None, typer.Option(help="Only clips of this split, e.g. where others have no packets; repeat.")
+    ] = None,
     preset: Preset = None,
     overrides: Set = None,
 ) -> None:
@@ -62,28 +65,18 @@ def measure(
     """
     from .. import commands
     from ..config import resolve
-    from ..corpus.manifest import Manifest
     from ..regime.settings import Thresholds
-    from ..regime.strata import cuts_of, with_strata
 
     thresholds = resolve(Thresholds, preset, overrides or [])
     folder = out or corpus / REGIME
-    table = _measured(corpus, by, packets, folder, thresholds, detector)
+    table = _measured(corpus, by, packets, folder, thresholds, detector, split)
     commands.record(folder)
     console.print(_corpus_table(corpus, table))
     console.print(_domain_table(table))
     for name in table.about.unavailable:
         console.print(f"{name}: unavailable, because {table.about.measured_by} tells no superclasses", highlight=False)
     if strata:
-        manifest = Manifest.read(corpus)
-        cuts = cuts_of(manifest, table)
-        with_strata(manifest, table, cuts).write(corpus)
-        for cut in cuts:
-            console.print(
-                f"{cut.attribute} in the manifest: low to {cut.lower:.3g}, high from {cut.upper:.3g} ({cut.axis}; "
-                f"thirds of {cut.training_clips} training clips)",
-                highlight=False,
-            )
+        _write_strata(corpus, table)
     console.print(f"Measures in {folder}", highlight=False, soft_wrap=True)
 
 
@@ -119,7 +112,8 @@ def compare(
     from ..regime.population import Population
     from ..regime.settings import Thresholds
     from ..report.regime import write_scene_figure
-    from ..statistics.regime import RegimeSettings, compare_regimes
+    from ..statistics.regime import compare_regimes
+    from ..statistics.regime_drawing import RegimeSettings
 
     thresholds, corpora = resolve(Thresholds, preset, overrides or []), [first, *references]
     _refuse_repeated(corpora)
@@ -233,14 +227,37 @@ def _size(text: str | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
+def strata_by_teacher(corpus: Path, splits: list[str]) -> None:
+    """Density and occlusion of the clips that the teacher has seen, into the manifest: what a study stratifies by."""
+    from ..regime.settings import Thresholds
+
+    _write_strata(corpus, _measured(corpus, "teacher", None, corpus / REGIME, Thresholds(), None, splits))
+
+
+def _write_strata(corpus: Path, table: RegimeTable) -> None:
+    from ..corpus.manifest import Manifest
+    from ..regime.strata import cuts_of, with_strata
+
+    manifest = Manifest.read(corpus)
+    cuts = cuts_of(manifest, table)
+    with_strata(manifest, table, cuts).write(corpus)
+    for cut in cuts:
+        console.print(
+            f"{cut.attribute} in the manifest: low to {cut.lower:.3g}, high from {cut.upper:.3g} ({cut.axis}; "
+            f"thirds of {cut.training_clips} training clips)",
+            highlight=False,
+        )
+
+
 def _measured(
-    corpus: Path, by: str, packets: Path | None, folder: Path, thresholds: Thresholds, detector: Path | None
-) -> RegimeTable:
+    corpus: Path, by: str, packets: Path | None, folder: Path, thresholds: Thresholds, detector: Path | None,
+    splits: list[str] | None = None,
+) -> RegimeTable:  # fmt: skip
     from ..regime.measuring import measured, open_measurer
 
-    measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds, detector)
+    measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds, detector, splits)
     with counting(f"measuring {corpus.name}", "look") as progress:
-        return measured(corpus, folder, measurer, thresholds, progress)
+        return measured(corpus, folder, measurer, thresholds, progress, splits)
 
 
 def _refuse_repeated(corpora: list[Path]) -> None:

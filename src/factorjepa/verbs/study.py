@@ -16,6 +16,7 @@ from .decode import evaluate as decode_evaluate
 from .decode import render as decode_render
 from .decode import train_decoder
 from .diagnostics import evaluate
+from .regime import strata_by_teacher
 from .teacher import targets
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     for number, stage in enumerate(STAGES[: STAGES.index(until) + 1], start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
+            "strata": "Tell dense and occluded clips from others, by what the teacher saw",
             "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; seeds {seeds}",
             "evaluate": "Measure them on streets that they have not seen",
             "decode": "Draw the futures that they predict", "compare": "Compare", "report": "Report",
@@ -108,6 +110,8 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 split=["train", "validation", settings.split],
                 device=settings.teacher_device,
             )
+        elif stage == "strata":
+            _strata(settings, dense)
         elif stage == "train":
             _train(settings, dense, jobs, windows, beside)
         elif stage == "evaluate":
@@ -122,6 +126,16 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         else:
             return make_report(scores, runs, dense).page
     return None
+
+
+def _strata(settings: StudySettings, data: Path) -> None:
+    """Before anybody is evaluated, as the paper asks; a corpus in which the teacher sees nobody has none."""
+    from ..errors import RegimeError
+
+    try:
+        strata_by_teacher(data, ["train", "validation", settings.split])
+    except RegimeError as error:
+        console.print(f"no strata: {error}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _decode(

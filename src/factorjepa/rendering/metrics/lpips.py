@@ -26,6 +26,8 @@ _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # the scaling 
 _SMALLEST = 31  # px: below, nothing is left for the last layers
 _BATCH = 32  # pictures at once
 _SHOWN = 4  # keys named in an error
+_ALONE = {"trunk": "It holds AlexNet alone", "heads": "It holds the linear heads alone"}
+_BOTH = "LPIPS needs AlexNet's `features.*` and the linear heads `lin0` to `lin4`; save both into one file"
 
 
 class Lpips(nn.Module):
@@ -150,8 +152,7 @@ def _refuse_misfits(paths: list[Path], found: Mapping[str, Tensor], wanted: Mapp
         if wanted[key].shape != found[key].shape
     ]
     if problems:
-        advice = ""
-        if not any(key.startswith("trunk.") for key in found):
-            advice = "; it holds the linear heads alone: name AlexNet's file as well (trunk)"
+        there = {part for part in ("trunk", "heads") if any(key.startswith(f"{part}.") for key in found)}
+        advice = f". {_ALONE[next(iter(there))]}: {_BOTH}" if len(there) == 1 else ""
         files = " and ".join(map(str, paths))
         raise RenderingError(f"{files}: not the weights of LPIPS-Alex: {'; '.join(problems)}{advice}")

@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...diagnostics.flow import flows, without_camera
+from ...diagnostics.flow import camera_affine, flows
 from ...diagnostics.settings import MotionSettings
 from ...pixels import Frames
+from ...teacher.scene_flow import scene_flow
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -54,26 +55,40 @@ def flow_epe(reference_BTss2: Floats, found_BTss2: Floats, region_BTHW: Mask | N
     return _mean_inside(apart, flow_region(region_BTHW, apart.shape[-1]))
 
 
-def moving(reference_BTss2: Floats) -> Mask:
-    """`[B, T, s, s]` where something moves by itself: the camera's part is taken out."""
-    return np.asarray(own_speed(reference_BTss2) >= MOVING)
+def departing(reference_BTss2: Floats) -> Mask:
+    """`[B, T, s, s]` of the context frame's pixels, those that move on their own in the first step; alike for all T.
+
+    One step: over a second, parallax and lost pixels look like motion of most of the picture.
+    """
+    first_B1ss = own_speed(reference_BTss2[:, :1]) >= MOVING
+    return np.broadcast_to(first_B1ss, reference_BTss2.shape[:-1])
+
+
+def moving(context_B3HW: Tensor, future_BT3HW: Tensor, side: int = FLOW_SIDE) -> Mask:
+    """`[B, T, s, s]` of each future frame's pixels, those that have moved on their own since the frame before."""
+    shown_B = (
+        to_bytes(torch.cat([last[None], future])) for last, future in zip(context_B3HW, future_BT3HW, strict=True)
+    )
+    back_BTss2 = np.stack([flows(frames[::-1], side)[::-1] for frames in shown_B])
+    return np.asarray(own_speed(back_BTss2) >= MOVING)
 
 
 def own_speed(flow_BTss2: Floats) -> NDArray[np.float64]:
-    """`[B, T, s, s]`, sides: how far each pixel goes beyond what the camera makes the whole picture do."""
+    """`[B, T, s, s]`, sides: how far each pixel goes beyond what the camera makes the scene do."""
     flat = flow_BTss2.reshape(-1, *flow_BTss2.shape[-3:])
-    own = np.stack([without_camera(one) for one in flat])
+    side = flat.shape[1]
+    own = np.stack([one - scene_flow(one * side, camera_affine(one)) / side for one in flat])
     return np.asarray(np.linalg.norm(own.astype(np.float64), axis=-1).reshape(flow_BTss2.shape[:-1]))
 
 
 def magnitude_ratio(
     reference_BTss2: Floats, found_BTss2: Floats, region_BTss: Mask | None = None
 ) -> NDArray[np.float64]:
-    """Predicted-to-reference motion where the observed future moves (`region_BTss`, else `moving`), `[B, T]`.
+    """Predicted-to-reference motion of `region_BTss`, else of what departs in the observed future, `[B, T]`.
 
     1: as far as observed; 0: stands still; NaN: nothing moves.
     """
-    region = moving(reference_BTss2) if region_BTss is None else region_BTss
+    region = departing(reference_BTss2) if region_BTss is None else region_BTss
     there, here = (_mean_inside(own_speed(one), region) for one in (reference_BTss2, found_BTss2))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(there > 0, here / there, np.nan))

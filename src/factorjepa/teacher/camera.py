@@ -139,7 +139,7 @@ def _corners(grey: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     """Up to `_PER_CELL` corners of every cell, `[N, 2]` px."""
     strength = cv2.cornerMinEigenVal(grey, 5)
     peaks = (strength == cv2.dilate(strength, np.ones((7, 7), np.uint8))) & (strength > 1e-4)
-    rows, columns = np.nonzero(peaks)
+    rows, columns = np.divmod(np.flatnonzero(peaks), _SIDE)
     if rows.size == 0:
         return None
     cell = rows * _CELLS // _SIDE * _CELLS + columns * _CELLS // _SIDE
@@ -166,7 +166,8 @@ def _consensus(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[
     if a.size == 0:
         return np.zeros(len(z), dtype=bool)
     b = w[first] - a * z[first]
-    agree = np.abs(a[:, None] * z + b[:, None] - w) < _TOLERANCE
+    miss = a[:, None] * z + b[:, None] - w
+    agree = miss.real**2 + miss.imag**2 < _TOLERANCE**2
     return np.asarray(agree[int(agree.sum(axis=1).argmax())])
 
 

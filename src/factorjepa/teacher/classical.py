@@ -77,10 +77,10 @@ class ClassicalFeatures:
 def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
     """A frame of 256 px to the measures of each group as they are, each `[32, 32, n]`."""
     lab: Floats = np.asarray(cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)  # L to 100
-    lightness = np.ascontiguousarray(lab[..., 0])
-    lab_pc3 = _by_cell(lab)
-    colour, squares = _mean(lab_pc3), _mean(lab_pc3 * lab_pc3)
-    edges, patterns = _edges(lightness), _patterns(lightness)
+    planes = [np.asarray(plane, np.float32) for plane in cv2.split(lab)]
+    lab_3pc = np.stack([_by_cell(plane) for plane in planes])
+    colour, squares = _means(lab_3pc), _means(lab_3pc * lab_3pc)
+    edges, patterns = _edges(planes[0]), _patterns(planes[0])
     near_colour, near_squares, near_edges = _around(colour), _around(squares), _around(edges)
     return {
         "colour": colour,
@@ -105,17 +105,15 @@ def _unit(cells: Floats) -> Floats:
     return unit
 
 
-def _by_cell(image: Floats) -> Floats:
-    """`[256, 256, C]` -> `[p, c, C]`: cells that lie side by side are added up at once, a pixel of each at a time."""
+def _by_cell(plane: Floats) -> Floats:
+    """`[256, 256]` -> `[p, c]`: so all cells are added up at once, a pixel of each at a time."""
     step = _SIDE // GRID
-    apart = image.reshape(GRID, step, GRID, step, -1).transpose(1, 3, 0, 2, 4)
-    return np.ascontiguousarray(apart).reshape(step * step, GRID * GRID, -1)
+    return plane.reshape(GRID, step, GRID, step).transpose(1, 3, 0, 2).reshape(step * step, GRID * GRID)
 
 
-def _mean(values_pcC: Floats) -> Floats:
-    """Means over the cells, `[p, c, C]` -> `[32, 32, C]`."""
-    means: Floats = values_pcC.mean(axis=0).reshape(GRID, GRID, -1)
-    return means
+def _means(values_Cpc: Floats) -> Floats:
+    """Means over the cells, `[C, p, c]` -> `[32, 32, C]`."""
+    return np.ascontiguousarray(values_Cpc.mean(axis=1).T).reshape(GRID, GRID, -1)
 
 
 def _around(cells: Floats) -> Floats:
@@ -142,10 +140,11 @@ def _edges(lightness: Floats) -> Floats:
     across, down = dx * dx, dy * dy
     strength = np.sqrt(across + down)
     safe = np.maximum(strength, np.float32(1e-6))
-    doubled = np.concatenate(((across - down) / safe, 2 * dx * dy / safe), axis=-1)
+    doubled = np.stack(((across - down) / safe, 2 * dx * dy / safe))
     angles = 2 * np.pi * np.arange(_DIRECTIONS, dtype=np.float32) / _DIRECTIONS
-    bins = doubled @ np.stack((np.cos(angles), np.sin(angles)))
-    return np.concatenate((_mean(strength), _mean(np.maximum(bins, 0, out=bins))), axis=-1)
+    bins = np.stack((np.cos(angles), np.sin(angles)), axis=1) @ doubled.reshape(2, -1)
+    np.maximum(bins, 0, out=bins)
+    return _means(np.concatenate((strength[None], bins.reshape(_DIRECTIONS, *strength.shape))))
 
 
 def _directions(edges: Floats) -> Floats:
@@ -163,6 +162,7 @@ def _kinds() -> NDArray[np.uint8]:
 _RING = ((0, 2), (1, 1), (2, 0), (1, -1), (0, -2), (-1, -1), (-2, 0), (-1, 1))  # rows and columns from the centre
 _KINDS = _kinds()
 _CELL = np.arange(_SIDE)[:, None] * GRID // _SIDE * GRID + np.arange(_SIDE) * GRID // _SIDE  # of each pixel
+_FIRST = _CELL * _PATTERNS  # where the counts of the pixel's cell begin
 
 
 def _patterns(lightness: Floats) -> Floats:
@@ -174,6 +174,6 @@ def _patterns(lightness: Floats) -> Floats:
     for bit, (y, x) in enumerate(_RING):
         brighter = wide[2 + y : 2 + y + _SIDE, 2 + x : 2 + x + _SIDE] > enough
         ring |= brighter.view(np.uint8) * np.uint8(1 << bit)
-    counts = np.bincount((_CELL * _PATTERNS + _KINDS[ring]).ravel(), minlength=GRID * GRID * _PATTERNS)
+    counts = np.bincount((_FIRST + cv2.LUT(ring, _KINDS)).ravel(), minlength=GRID * GRID * _PATTERNS)
     shares: Floats = counts.reshape(GRID, GRID, _PATTERNS).astype(np.float32) / np.float32((_SIDE // GRID) ** 2)
     return shares

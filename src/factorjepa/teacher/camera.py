@@ -108,7 +108,7 @@ def _followed(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of `before` and where they are in `after`, `[N, 2]` px, those that lead back to their start."""
     none = np.empty((0, 2))
-    if before.std() < _FLAT or after.std() < _FLAT:
+    if _deviation(before) < _FLAT or _deviation(after) < _FLAT:
         return none, none
     corners = _corners(before)
     if corners is None:
@@ -121,6 +121,10 @@ def _followed(
     back, returned = _lucas_kanade(after, before, there, -shift)
     kept = returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
     return corners[kept].astype(np.float64), there[kept].astype(np.float64)
+
+
+def _deviation(grey: NDArray[np.uint8]) -> float:
+    return float(cv2.meanStdDev(grey)[1][0, 0])
 
 
 def _lucas_kanade(

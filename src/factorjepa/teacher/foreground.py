@@ -76,10 +76,10 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
         motion, residual, flow, followed = _motion(shown, camera, known)
     affinity = _enlarged(_border_distance(features, known), side)
     changed = change(shown, camera, known)
-    cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion, changed], axis=-1)
-    usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
-    spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
-    cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
+    cues = np.empty((*lab.shape[:3], len(CUES)), np.float32)
+    for k, cue in enumerate((_rarity(lab, known), _enclosure(lab), affinity, motion, changed)):
+        usual, spread = (np.float32(of(cue[:known], dtype=np.float64)) for of in (np.mean, np.std))
+        np.divide(cue - usual, max(spread, _LEAST_SPREAD[k]), out=cues[..., k])
     retelling = Retelling(features, known)
     movers = _standard(_enlarged(retelling.of(cues[..., CUES.index("change")]), side), known)
     look = _enlarged(retelling.directions(_DIRECTIONS), side)
@@ -204,7 +204,7 @@ def _camera_flow(flow: Floats, affine: Floats, basis: Floats, backwards: bool) -
     least = 0.3 * side / _REFERENCE
     error = np.hypot(*(seen - expected).T)
     for _ in range(6):
-        trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0
+        trust = 1 / (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** 2
         weighed = few * trust[:, None]
         fit = np.linalg.solve(weighed.T @ few + 1e-6 * np.eye(6), weighed.T @ seen)
         error = np.hypot(*(seen - few @ fit).T)

@@ -106,33 +106,40 @@ def flat_zones(lab: Floats) -> tuple[Integers, Integers]:
     return labels[::2, ::2].astype(np.int64) - 1, np.concatenate([low, low + size + 1], axis=1) // 2
 
 
-def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
-    """The tree of a frame whose pixels lie at `place` `[S, S, P]`: near is alike."""
-    leaves, boxes = flat_zones(lab)
-    count = len(boxes)
-    room = 2 * count - 1  # a tree that joins two at a time
+def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
+    """The trees of T frames `[T, S, S, 3]` whose pixels lie at `place` `[T, S, S, P]`: near is alike.
+
+    Frames do not touch, so each has the tree that it would have alone, to the bit. They go through their rounds together
+    because a late round is a few nodes and dozens of array operations.
+    """
+    zones = [flat_zones(one) for one in lab]
+    counts = np.array([len(boxes) for _, boxes in zones])
+    total, begins = int(counts.sum()), np.cumsum(counts) - counts
+    room = 2 * total - len(zones)  # trees that join two at a time
+    frame, parent, children = np.empty(room, np.uint16), np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
     area, sums, mean = np.empty(room), np.empty((room, place.shape[-1])), np.empty((room, place.shape[-1]))
-    area[:count], sums[:count] = np.bincount(leaves.ravel()), _leaf_sums(leaves, count, place)
-    np.divide(sums[:count], area[:count, None], out=mean[:count])
-    outline, contrast, grain, paid = np.zeros(room), np.zeros(room), np.zeros(room), np.zeros(room)
-    parent, children, reach = (
-        np.full(room, -1, np.int64),
-        np.full((room, 2), -1, np.int64),
-        np.empty((room, 4), np.int64),
-    )
-    reach[:count] = boxes * _OUTWARDS  # how far left, up, right and down: a union reaches as far as either part
-    a, b, shared, strength = _borders(leaves, lab)
+    reach = np.empty((room, 4), np.int64)  # left, up, right and down: a union reaches as far as either part
+    outline, contrast, grain, paid = (np.zeros(room) for _ in range(4))
+    borders = []
+    for t, (leaves, boxes) in enumerate(zones):
+        own = slice(begins[t], begins[t] + len(boxes))
+        frame[own], reach[own] = t, boxes * _OUTWARDS
+        area[own], sums[own] = np.bincount(leaves.ravel()), _leaf_sums(leaves, len(boxes), place[t])
+        borders.append(_borders(leaves, lab[t], begins[t]))
+    np.divide(sums[:total], area[:total, None], out=mean[:total])
+    a, b, shared, strength = (np.concatenate(columns) for columns in zip(*borders, strict=True))
     for end in (a, b):
-        outline[:count] += np.bincount(end, weights=shared, minlength=count)
-        contrast[:count] += np.bincount(end, weights=strength, minlength=count)
+        outline[:total] += np.bincount(end, weights=shared, minlength=total)
+        contrast[:total] += np.bincount(end, weights=strength, minlength=total)
 
     def cost(a: Integers, b: Integers) -> Doubles:
         apart = mean.take(a, axis=0)
         apart -= mean.take(b, axis=0)
-        return np.asarray(area[a] * area[b] / (area[a] + area[b]) * np.einsum("ij,ij->i", apart, apart))
+        area_a, area_b = area[a], area[b]
+        return np.asarray(area_a * area_b / (area_a + area_b) * np.einsum("ij,ij->i", apart, apart))
 
     price = cost(a, b)
-    made, rounds = count, []
+    made, joins = total, []
     now, least, first = np.arange(room), np.empty(room), np.empty(room, np.int64)  # made once: there are many rounds
     while a.size:
         joined = _mutual(a, b, price, least, first)
@@ -140,6 +147,7 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         new = slice(made, made + joined.size)
         now[one] = now[other] = parent[one] = parent[other] = np.arange(new.start, new.stop)
         children[new, 0], children[new, 1] = one, other
+        frame[new] = frame[one]
         area[new] = area[one] + area[other]
         np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
         np.divide(sums[new], area[new, None], out=mean[new])
@@ -148,7 +156,7 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         contrast[new] = contrast[one] + contrast[other] - 2 * strength[joined]
         grain[new] = grain[one] + grain[other] + strength[joined]
         paid[new] = price[joined]
-        rounds.append((new.start, new.stop))
+        joins.append(np.bincount(frame[new], minlength=len(zones)))
         made = new.stop
         x, y = now[a], now[b]
         moved = (x != a) | (y != b)
@@ -157,8 +165,18 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         a, b = np.concatenate([a[same], x]), np.concatenate([b[same], y])
         shared, strength = np.concatenate([shared[same], sides]), np.concatenate([strength[same], power])
         price = np.concatenate([price[same], cost(x, y)])
-    box = reach * _OUTWARDS
-    return Hierarchy(leaves, parent, children, tuple(rounds), area, box, outline, contrast, grain, paid)
+
+    number = np.full(room + 1, -1)  # of each node in its own tree; -1, nobody, stays
+    trees = []
+    for t, (leaves, _) in enumerate(zones):
+        own = np.flatnonzero(frame == t)
+        number[own] = np.arange(own.size)
+        sizes = [int(nodes[t]) for nodes in joins if nodes[t]]
+        edges = np.cumsum([counts[t], *sizes]).tolist()
+        measures = (values[own] for values in (outline, contrast, grain, paid))
+        kin, box = (number[parent[own]], number[children[own]]), reach[own] * _OUTWARDS
+        trees.append(Hierarchy(leaves, *kin, tuple(zip(edges, edges[1:], strict=False)), area[own], box, *measures))
+    return trees
 
 
 def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Integers) -> Integers:
@@ -177,12 +195,17 @@ def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Inte
     return best[np.flatnonzero((first[one] == best) & (first[other] == best))]
 
 
-def _borders(labels: Integers, lab: Floats) -> tuple[Integers, Integers, Doubles, Doubles]:
-    """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them."""
+def _borders(labels: Integers, lab: Floats, begin: int) -> tuple[Integers, Integers, Doubles, Doubles]:
+    """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them.
+
+    Leaves are numbered from `begin` on.
+    """
     first = np.concatenate([labels[:, :-1].ravel(), labels[:-1].ravel()])
     second = np.concatenate([labels[:, 1:].ravel(), labels[1:].ravel()])
     step = [length(np.diff(lab, axis=axis)).ravel() for axis in (1, 0)]
-    return _together(first, second, np.ones(first.size), np.concatenate(step).astype(np.float64), int(labels.max()) + 1)
+    strength = np.concatenate(step).astype(np.float64)
+    a, b, shared, strength = _together(first, second, np.ones(first.size), strength, int(labels.max()) + 1)
+    return a + begin, b + begin, shared, strength
 
 
 def _together(

@@ -9,15 +9,17 @@ Shapes: S side of the mask grid, N candidate parts of a frame, K columns that ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from .foreground import CUES, Foreground
-from .hierarchy import Doubles, Hierarchy, Integers, hierarchy
+from .hierarchy import Doubles, Hierarchy, Integers, hierarchies
 from .regions import Floats
 
+_AT_ONCE = 4  # frames whose parts are joined together: with more, the arrays leave the processor's cache
 _CERTAIN = 3.0  # reference pixels per frame of a flow that is certainly not the camera's
 _LARGEST = 0.25  # share of the picture: more is scene
 
@@ -46,21 +48,40 @@ class Parts:
     measures: dict[str, Doubles]  # [N] each
 
 
-def measured(seen: Foreground, t: int, min_area: float, likeness: Likeness = LIKENESS) -> Parts:
-    """The parts of frame t that are neither too small nor too large."""
+def measured(
+    seen: Foreground, frames: Sequence[int], min_area: float, likeness: Likeness = LIKENESS
+) -> Iterator[Parts]:
+    """The parts of each of the frames that are neither too small nor too large."""
+    for begin in range(0, len(frames), _AT_ONCE):
+        some = frames[begin : begin + _AT_ONCE]
+        places = np.stack([_place(seen, t, likeness) for t in some])
+        for t, tree in zip(some, hierarchies(seen.lab[list(some)], places), strict=True):
+            yield _measured(seen, t, tree, min_area, likeness)
+
+
+def _place(seen: Foreground, t: int, likeness: Likeness) -> Floats:
+    """Where the pixels of frame t lie: near is alike."""
+    lab, evidence = seen.lab[t] / np.float32(likeness.colour), seen.evidence[t, ..., None]
+    scaled = (lab, evidence * np.float32(likeness.evidence), seen.look[t] * np.float32(likeness.look))
+    own = _own_motion(seen, t) * np.float32(likeness.own_motion)
+    return np.concatenate([*scaled, own, _places(seen.evidence.shape[1], likeness)], axis=-1)
+
+
+def _own_motion(seen: Foreground, t: int) -> Floats:
+    """How surely pixels move otherwise than the camera, and whereto, `[S, S, 2]`."""
+    return np.tanh(seen.residual[t] / np.float32(_CERTAIN))
+
+
+def _measured(seen: Foreground, t: int, tree: Hierarchy, min_area: float, likeness: Likeness) -> Parts:
     side = seen.evidence.shape[1]
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
-    lab, look = seen.lab[t] / np.float32(likeness.colour), seen.look[t]
-    own = np.tanh(seen.residual[t] / np.float32(_CERTAIN))
+    lab, own, look = seen.lab[t] / np.float32(likeness.colour), _own_motion(seen, t), seen.look[t]
     change, movers = seen.cues[t, ..., CUES.index("change"), None], seen.movers[t, ..., None]
-    scaled = (lab, evidence * np.float32(likeness.evidence), look * np.float32(likeness.look))
-    place = (own * np.float32(likeness.own_motion), _places(side, likeness))
-    tree = hierarchy(seen.lab[t], np.concatenate([*scaled, *place], axis=-1))
     smallest = max(min_area * side * side, 1)
     nodes = np.flatnonzero((tree.area >= smallest) & (tree.area <= _LARGEST * side * side) & (tree.parent >= 0))
     scattered = (evidence**2, change**2, movers**2)
     columns = np.concatenate([evidence, change, movers, motion, *scattered, _rim(side), lab, own, look], axis=-1)
-    means, sums = tree.summed(columns)[nodes] / tree.area[nodes, None], _summed_area(columns)
+    means, sums = tree.summed(columns).take(nodes, axis=0) / tree.area[nodes, None], _summed_area(columns)
     contrast = means - around(tree, nodes, means, sums)
     border = {"along the border": means[:, 7] * np.sqrt(tree.area[nodes])}
     ends = beside(tree.box[nodes], means[:, :3], sums[..., :3])

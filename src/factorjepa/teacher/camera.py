@@ -170,8 +170,11 @@ def _consensus(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[
     if a.size == 0:
         return np.zeros(len(z), dtype=bool)
     b = w[first] - a * z[first]
-    miss = a[:, None] * z + b[:, None] - w
-    agree = miss.real**2 + miss.imag**2 < _TOLERANCE**2
+    # a z + b - w of every trial and point, its real and its imaginary part, each as one matrix product
+    trials, one = np.stack([a.real, a.imag, b.real, b.imag], axis=1), np.ones(len(z))
+    across = trials @ np.stack([z.real, -z.imag, one, 0 * one]) - w.real
+    down = trials @ np.stack([z.imag, z.real, 0 * one, one]) - w.imag
+    agree = across * across + down * down < _TOLERANCE**2
     return np.asarray(agree[int(agree.sum(axis=1).argmax())])
 
 

@@ -109,10 +109,10 @@ def _inherited(here: Parts, led: Integers, excess: Doubles) -> Doubles:
     if not len(excess) or not len(here.nodes):
         return np.zeros(len(here.nodes))
     shared = here.tree.shared(led, len(excess))
-    pixels = shared[-1]
-    overlap = shared[here.nodes] / (here.tree.area[here.nodes, None] + pixels - shared[here.nodes])
+    pixels, shared = shared[-1], shared.take(here.nodes, axis=0)
+    overlap = shared / (here.tree.area[here.nodes, None] + pixels - shared)
     best = overlap.argmax(axis=1)
-    fit = ((overlap.max(axis=1) - _SAME) / (1 - _SAME)).clip(0, 1)
+    fit = ((overlap[np.arange(len(best)), best] - _SAME) / (1 - _SAME)).clip(0, 1)
     return np.asarray(fit * np.maximum(excess[best], 0))
 
 

@@ -138,13 +138,14 @@ def _edges(lightness: Floats) -> Floats:
     slopes = (cv2.Scharr(lightness, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1)))
     dx, dy = (_by_cell(np.asarray(slope, np.float32)) for slope in slopes)
     across, down = dx * dx, dy * dy
-    strength = np.sqrt(across + down)
+    edges = np.empty((1 + _DIRECTIONS, *dx.shape), np.float32)
+    strength, bins = np.sqrt(across + down, out=edges[0]), edges[1:].reshape(_DIRECTIONS, -1)
     safe = np.maximum(strength, np.float32(1e-6))
     doubled = np.stack(((across - down) / safe, 2 * dx * dy / safe))
     angles = 2 * np.pi * np.arange(_DIRECTIONS, dtype=np.float32) / _DIRECTIONS
-    bins = np.stack((np.cos(angles), np.sin(angles)), axis=1) @ doubled.reshape(2, -1)
+    np.matmul(np.stack((np.cos(angles), np.sin(angles)), axis=1), doubled.reshape(2, -1), out=bins)
     np.maximum(bins, 0, out=bins)
-    return _means(np.concatenate((strength[None], bins.reshape(_DIRECTIONS, *strength.shape))))
+    return _means(edges)
 
 
 def _directions(edges: Floats) -> Floats:

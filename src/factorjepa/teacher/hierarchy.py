@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -109,8 +110,8 @@ def flat_zones(lab: Floats) -> tuple[Integers, Integers]:
 def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
     """The trees of T frames `[T, S, S, 3]` whose pixels lie at `place` `[T, S, S, P]`: near is alike.
 
-    Frames do not touch, so each has the tree that it would have alone, to the bit. They go through their rounds together
-    because a late round is a few nodes and dozens of array operations.
+    Frames do not touch, so each has the tree that it would have alone, to the bit. They go through their rounds
+    together because a late round is a few nodes and dozens of array operations.
     """
     zones = [flat_zones(one) for one in lab]
     counts = np.array([len(boxes) for _, boxes in zones])
@@ -122,9 +123,9 @@ def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
     outline, contrast, grain, paid = (np.zeros(room) for _ in range(4))
     borders = []
     for t, (leaves, boxes) in enumerate(zones):
-        own = slice(begins[t], begins[t] + len(boxes))
-        frame[own], reach[own] = t, boxes * _OUTWARDS
-        area[own], sums[own] = np.bincount(leaves.ravel()), _leaf_sums(leaves, len(boxes), place[t])
+        part = slice(begins[t], begins[t] + len(boxes))
+        frame[part], reach[part] = t, boxes * _OUTWARDS
+        area[part], sums[part] = np.bincount(leaves.ravel()), _leaf_sums(leaves, len(boxes), place[t])
         borders.append(_borders(leaves, lab[t], begins[t]))
     np.divide(sums[:total], area[:total, None], out=mean[:total])
     a, b, shared, strength = (np.concatenate(columns) for columns in zip(*borders, strict=True))
@@ -175,7 +176,7 @@ def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
         edges = np.cumsum([counts[t], *sizes]).tolist()
         measures = (values[own] for values in (outline, contrast, grain, paid))
         kin, box = (number[parent[own]], number[children[own]]), reach[own] * _OUTWARDS
-        trees.append(Hierarchy(leaves, *kin, tuple(zip(edges, edges[1:], strict=False)), area[own], box, *measures))
+        trees.append(Hierarchy(leaves, *kin, tuple(pairwise(edges)), area[own], box, *measures))
     return trees
 
 

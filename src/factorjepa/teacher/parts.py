@@ -69,7 +69,7 @@ def _place(seen: Foreground, t: int, likeness: Likeness) -> Floats:
 
 def _own_motion(seen: Foreground, t: int) -> Floats:
     """How surely pixels move otherwise than the camera, and whereto, `[S, S, 2]`."""
-    return np.tanh(seen.residual[t] / np.float32(_CERTAIN))
+    return np.asarray(np.tanh(seen.residual[t] / np.float32(_CERTAIN)))
 
 
 def _measured(seen: Foreground, t: int, tree: Hierarchy, min_area: float, likeness: Likeness) -> Parts:
@@ -84,7 +84,7 @@ def _measured(seen: Foreground, t: int, tree: Hierarchy, min_area: float, likene
     means, sums = tree.summed(columns).take(nodes, axis=0) / tree.area[nodes, None], _summed_area(columns)
     contrast = means - around(tree, nodes, means, sums)
     border = {"along the border": means[:, 7] * np.sqrt(tree.area[nodes])}
-    ends = beside(tree.box[nodes], means[:, :3], sums[..., :3])
+    ends = beside(tree.box[nodes], means[:, :3], np.ascontiguousarray(sums[..., :3]))
     shape = _shape(tree, nodes) | _joined(tree, nodes)
     return Parts(tree, nodes, _standing_out(means, contrast) | border | ends | shape)
 
@@ -134,8 +134,13 @@ def _in_boxes(
     """Sums `[N, K]` and pixels `[N, 1]` in boxes, as far as they lie in the picture."""
     side = len(sums) - 1
     left, top, right, bottom = (edge.clip(0, side) for edge in (left, top, right, bottom))
-    total = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
-    return total, ((right - left) * (bottom - top)).astype(np.float64)[:, None]
+    pixels = ((right - left) * (bottom - top)).astype(np.float64)[:, None]
+    rows = sums.reshape(-1, sums.shape[-1])
+    top, bottom = top * (side + 1), bottom * (side + 1)
+    total = rows.take(bottom + right, axis=0) - rows.take(top + right, axis=0)
+    total -= rows.take(bottom + left, axis=0)
+    total += rows.take(top + left, axis=0)
+    return total, pixels
 
 
 def _standing_out(inside: Doubles, contrast: Doubles) -> dict[str, Doubles]:

@@ -226,7 +226,7 @@ def test_leaves_are_connected_pixels_of_one_colour_in_reading_order(side: int, c
 def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     lab = mosaic(side, colours, seed)
-    [tree] = hierarchies(lab[None], lab[None])
+    [tree] = hierarchies([lab], [lab])
     columns = rng.normal(size=(side, side, 2)).astype(np.float32)
     sums = tree.summed(columns)
     labels = rng.integers(-1, 3, (side, side))
@@ -254,7 +254,7 @@ def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours
 @given(st.integers(2, 3), st.integers(0, 2**32 - 1))
 def test_the_chosen_parts_are_worth_most_of_all_that_lie_apart(side: int, seed: int) -> None:
     lab = mosaic(side, 6, seed)
-    [tree] = hierarchies(lab[None], lab[None])
+    [tree] = hierarchies([lab], [lab])
     worth = np.random.default_rng(seed).normal(size=len(tree.parent)).round(3)
     pixels = [tree.labels(np.array([node])) == 0 for node in range(len(worth))]
 

@@ -11,7 +11,7 @@ Shapes: S side of the mask grid, M nodes, of which the first are the leaves; K c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -107,8 +107,8 @@ def flat_zones(lab: Floats) -> tuple[Integers, Integers]:
     return labels[::2, ::2].astype(np.int64) - 1, np.concatenate([low, low + size + 1], axis=1) // 2
 
 
-def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
-    """The trees of T frames `[T, S, S, 3]` whose pixels lie at `place` `[T, S, S, P]`: near is alike.
+def hierarchies(lab: Sequence[Floats], place: Sequence[Floats]) -> list[Hierarchy]:
+    """The trees of frames `[S, S, 3]` whose pixels lie at `place` `[S, S, P]`: near is alike.
 
     Frames do not touch, so each has the tree that it would have alone, to the bit. They go through their rounds
     together because a late round is a few nodes and dozens of array operations.
@@ -118,7 +118,7 @@ def hierarchies(lab: Floats, place: Floats) -> list[Hierarchy]:
     total, begins = int(counts.sum()), np.cumsum(counts) - counts
     room = 2 * total - len(zones)  # trees that join two at a time
     frame, parent, children = np.empty(room, np.uint16), np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
-    area, sums, mean = np.empty(room), np.empty((room, place.shape[-1])), np.empty((room, place.shape[-1]))
+    area, sums, mean = np.empty(room), *np.empty((2, room, place[0].shape[-1]))
     reach = np.empty((room, 4), np.int64)  # left, up, right and down: a union reaches as far as either part
     outline, contrast, grain, paid = (np.zeros(room) for _ in range(4))
     borders = []

@@ -137,5 +137,5 @@ def _ends(flow: Floats) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     side = len(flow)
     rows, columns = np.mgrid[:side, :side]
     x, y = (np.rint(place + flow[..., k]).astype(np.int64) for k, place in enumerate((columns, rows)))
-    inside = (x >= 0) & (x < side) & (y >= 0) & (y < side)
-    return x.clip(0, side - 1), y.clip(0, side - 1), inside
+    within_x, within_y = x.clip(0, side - 1), y.clip(0, side - 1)
+    return within_x, within_y, (x == within_x) & (y == within_y)

@@ -26,6 +26,7 @@ from .regions import Floats
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_IN_CACHE = 2048  # pairs of nodes whose places a processor's own cache holds
 _OUTWARDS = np.array([-1, -1, 1, 1])
 _FLAT = 4.0  # sum of L, a and b differences below which neighbouring pixels are one leaf
 
@@ -58,11 +59,11 @@ class Hierarchy:
             np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
         return sums
 
-    def shared(self, labels: Integers, count: int) -> Doubles:
+    def shared(self, labels: Integers, count: int) -> NDArray[np.int32]:
         """How many pixels of each of `count` labels every node has, `[M, count]`; -1 in `labels` `[S, S]` is none."""
         labelled = np.flatnonzero(labels >= 0)
         pairs = self.leaves.take(labelled) * count + labels.take(labelled)
-        found = np.zeros((len(self.parent), count))
+        found = np.empty((len(self.parent), count), np.int32)
         found[: self.leaf_count] = np.bincount(pairs, minlength=self.leaf_count * count).reshape(-1, count)
         for new, one, other in self.upwards():
             np.add(found.take(one, axis=0), found.take(other, axis=0), out=found[new])
@@ -134,10 +135,14 @@ def hierarchies(lab: Sequence[Floats], place: Sequence[Floats]) -> list[Hierarch
         contrast[:total] += np.bincount(end, weights=strength, minlength=total)
 
     def cost(a: Integers, b: Integers) -> Doubles:
-        apart = mean.take(a, axis=0)
-        apart -= mean.take(b, axis=0)
+        squares = np.empty(a.size)
+        for begin in range(0, a.size, _IN_CACHE):
+            some = slice(begin, begin + _IN_CACHE)
+            apart = mean.take(a[some], axis=0)
+            apart -= mean.take(b[some], axis=0)
+            np.einsum("ij,ij->i", apart, apart, out=squares[some])
         area_a, area_b = area[a], area[b]
-        return np.asarray(area_a * area_b / (area_a + area_b) * np.einsum("ij,ij->i", apart, apart))
+        return np.asarray(area_a * area_b / (area_a + area_b) * squares)
 
     price = cost(a, b)
     made, joins = total, []

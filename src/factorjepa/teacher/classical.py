@@ -40,10 +40,10 @@ class _Group:
     spread: tuple[float, ...]
     weight: float
 
-    def whitened(self, measures: Floats) -> Floats:
-        scale = np.float32(self.weight / len(self.usual) ** 0.5) / np.array(self.spread, np.float32)
-        result: Floats = (measures - np.array(self.usual, np.float32)) * scale
-        return result
+    def scale(self) -> Floats:
+        """What a measure, less its usual value, is multiplied with."""
+        scale: Floats = np.float32(self.weight / len(self.usual) ** 0.5) / np.array(self.spread, np.float32)
+        return scale
 
 
 GROUPS = {
@@ -61,6 +61,8 @@ GROUPS = {
         1.0,
     ),
 }
+_USUAL = np.concatenate([np.array(group.usual, np.float32) for group in GROUPS.values()])
+_SCALE = np.concatenate([group.scale() for group in GROUPS.values()])
 
 
 class ClassicalFeatures:
@@ -81,7 +83,8 @@ def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
     lab_3pc = np.stack([_by_cell(plane) for plane in planes])
     colour, squares = _means(lab_3pc), _means(lab_3pc * lab_3pc)
     edges, patterns = _edges(planes[0]), _patterns(planes[0])
-    near_colour, near_squares, near_edges = _around(colour), _around(squares), _around(edges)
+    near = _around(np.concatenate((colour, squares, edges, patterns), axis=-1))
+    near_colour, near_squares, near_edges, near_patterns = np.split(near, (3, 6, 7 + _DIRECTIONS), axis=-1)
     return {
         "colour": colour,
         "colour around": near_colour,
@@ -91,13 +94,16 @@ def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
         "directions around": _directions(near_edges),
         "edges": np.log1p(edges[..., :1]),
         "edges around": np.log1p(near_edges[..., :1]),
-        "patterns around": np.sqrt(_around(patterns)),
+        "patterns around": np.sqrt(near_patterns),
     }
 
 
 def whitened(measures: dict[str, Floats]) -> Floats:
-    """All groups side by side, each measure whitened and weighed: `[32, 32, D]`."""
-    return np.concatenate([group.whitened(measures[name]) for name, group in GROUPS.items()], axis=-1)
+    """All groups side by side, each measure whitened and weighed: `[..., D]`."""
+    every: Floats = np.concatenate([measures[name] for name in GROUPS], axis=-1)
+    every -= _USUAL
+    every *= _SCALE
+    return every
 
 
 def _unit(cells: Floats) -> Floats:
@@ -169,7 +175,7 @@ _FIRST = _CELL * _PATTERNS  # where the counts of the pixel's cell begin
 def _patterns(lightness: Floats) -> Floats:
     """The share of each of the ten local patterns among each cell's pixels, `[32, 32, 10]`."""
     calm = cv2.GaussianBlur(lightness, (0, 0), 1.0, borderType=cv2.BORDER_REPLICATE)
-    wide = np.pad(calm, 2, mode="edge")
+    wide = np.asarray(cv2.copyMakeBorder(calm, 2, 2, 2, 2, cv2.BORDER_REPLICATE), np.float32)
     enough = calm + np.float32(_BRIGHTER)
     ring = np.zeros((_SIDE, _SIDE), np.uint8)
     for bit, (y, x) in enumerate(_RING):

@@ -55,28 +55,33 @@ def measured(
     """The parts of each of the frames that are neither too small nor too large."""
     for begin in range(0, len(frames), _AT_ONCE):
         some = frames[begin : begin + _AT_ONCE]
-        places = [_place(seen, t, likeness) for t in some]
-        for t, tree in zip(some, hierarchies([seen.lab[t] for t in some], places), strict=True):
-            yield _measured(seen, t, tree, min_area, likeness)
+        colours = [seen.lab[t] / np.float32(likeness.colour) for t in some]
+        owns = [np.tanh(seen.residual[t] / np.float32(_CERTAIN)) for t in some]
+        places = [_place(seen, *one, likeness) for one in zip(some, colours, owns, strict=True)]
+        trees = hierarchies([seen.lab[t] for t in some], places)
+        for t, lab, own, tree in zip(some, colours, owns, trees, strict=True):
+            yield _measured(seen, t, lab, own, tree, min_area)
 
 
-def _place(seen: Foreground, t: int, likeness: Likeness) -> Floats:
-    """Where the pixels of frame t lie: near is alike."""
-    lab, evidence = seen.lab[t] / np.float32(likeness.colour), seen.evidence[t, ..., None]
-    scaled = (lab, evidence * np.float32(likeness.evidence), seen.look[t] * np.float32(likeness.look))
-    own = _own_motion(seen, t) * np.float32(likeness.own_motion)
-    return np.concatenate([*scaled, own, _places(seen.evidence.shape[1], likeness)], axis=-1)
+def _place(seen: Foreground, t: int, lab: Floats, own: Floats, likeness: Likeness) -> Floats:
+    """Where the pixels of frame t lie: near is alike. `lab` and `own` as in `_measured`."""
+    evidence, look = (
+        seen.evidence[t, ..., None] * np.float32(likeness.evidence),
+        seen.look[t] * np.float32(likeness.look),
+    )
+    here = _places(seen.evidence.shape[1], likeness)
+    return np.concatenate([lab, evidence, look, own * np.float32(likeness.own_motion), here], axis=-1)
 
 
-def _own_motion(seen: Foreground, t: int) -> Floats:
-    """How surely pixels move otherwise than the camera, and whereto, `[S, S, 2]`."""
-    return np.asarray(np.tanh(seen.residual[t] / np.float32(_CERTAIN)))
+def _measured(seen: Foreground, t: int, lab: Floats, own: Floats, tree: Hierarchy, min_area: float) -> Parts:
+    """The parts of frame t: nodes of its tree.
 
-
-def _measured(seen: Foreground, t: int, tree: Hierarchy, min_area: float, likeness: Likeness) -> Parts:
+    `lab` `[S, S, 3]` are its colours in units of likeness, `own` `[S, S, 2]` says how surely and whereto pixels move
+    otherwise than the camera.
+    """
     side = seen.evidence.shape[1]
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
-    lab, own, look = seen.lab[t] / np.float32(likeness.colour), _own_motion(seen, t), seen.look[t]
+    look = seen.look[t]
     change, movers = seen.cues[t, ..., CUES.index("change"), None], seen.movers[t, ..., None]
     smallest = max(min_area * side * side, 1)
     nodes = np.flatnonzero((tree.area >= smallest) & (tree.area <= _LARGEST * side * side) & (tree.parent >= 0))

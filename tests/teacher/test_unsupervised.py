@@ -250,6 +250,15 @@ def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours
         assert tree.contrast[node] == pytest.approx(sum(step.sum() for step in steps), abs=1e-2)
 
 
+def test_frames_have_the_trees_together_that_they_have_alone_to_the_bit() -> None:
+    frames = [mosaic(12, colours, seed) for seed, colours in enumerate((5, 1, 3, 8))]
+    for tree, lab in zip(hierarchies(frames, frames), frames, strict=True):
+        [alone] = hierarchies([lab], [lab])
+        assert tree.rounds == alone.rounds
+        for field in ("leaves", "parent", "children", "area", "box", "outline", "contrast", "grain", "price"):
+            assert getattr(tree, field).tobytes() == getattr(alone, field).tobytes(), field
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 3), st.integers(0, 2**32 - 1))
 def test_the_chosen_parts_are_worth_most_of_all_that_lie_apart(side: int, seed: int) -> None:

@@ -135,7 +135,7 @@ def _pushed(labels: Integers, flow: Floats) -> Integers:
 def _ends(flow: Floats) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     """Where flow leads each pixel: column, row and whether that is in the picture."""
     side = len(flow)
-    rows, columns = np.mgrid[:side, :side]
-    x, y = (np.rint(place + flow[..., k]).astype(np.int64) for k, place in enumerate((columns, rows)))
+    line = np.arange(side)
+    x, y = (np.rint(place + flow[..., k]).astype(np.int64) for k, place in enumerate((line, line[:, None])))
     within_x, within_y = x.clip(0, side - 1), y.clip(0, side - 1)
     return within_x, within_y, (x == within_x) & (y == within_y)

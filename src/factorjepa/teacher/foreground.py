@@ -173,10 +173,9 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats, 
 def _lost(grey: NDArray[np.uint8], other: NDArray[np.uint8], flow: Floats) -> bool:
     """Whether flow does not lead from one frame to the other: they show different things."""
     side = len(grey)
-    rows, columns = np.mgrid[:side, :side].astype(np.float32)
-    carried = cv2.remap(
-        other, columns + flow[..., 0], rows + flow[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
+    line = np.arange(side, dtype=np.float32)
+    x, y = line + flow[..., 0], line[:, None] + flow[..., 1]
+    carried = cv2.remap(other, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return bool(np.median(cv2.absdiff(grey, carried)) > _LOST)
 
 
@@ -246,7 +245,10 @@ class Retelling:
 
 def _enlarged(cells: Floats, side: int) -> Floats:
     """`[T, g, g]` or `[T, g, g, L]` to the mask grid."""
-    return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in cells])
+    result = np.empty((len(cells), side, side, *cells.shape[3:]), np.float32)
+    for image, large in zip(cells, result, strict=True):
+        cv2.resize(image, (side, side), dst=large, interpolation=cv2.INTER_LINEAR)
+    return result
 
 
 def _standard(values: Floats, known: int) -> Floats:

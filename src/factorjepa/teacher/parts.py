@@ -65,10 +65,8 @@ def measured(
 
 def _place(seen: Foreground, t: int, lab: Floats, own: Floats, likeness: Likeness) -> Floats:
     """Where the pixels of frame t lie: near is alike. `lab` and `own` as in `_measured`."""
-    evidence, look = (
-        seen.evidence[t, ..., None] * np.float32(likeness.evidence),
-        seen.look[t] * np.float32(likeness.look),
-    )
+    evidence = seen.evidence[t, ..., None] * np.float32(likeness.evidence)
+    look = seen.look[t] * np.float32(likeness.look)
     here = _places(seen.evidence.shape[1], likeness)
     return np.concatenate([lab, evidence, look, own * np.float32(likeness.own_motion), here], axis=-1)
 

@@ -157,7 +157,7 @@ def held(windows: Sequence[Sample], likeness: Likeness) -> float:
     found: dict[str, list[int]] = {"teaching": [0, 0], "footage": [0, 0]}
     for one in windows:
         if one.group in found:
-            parts = measured(one.seen, LOOKED_AT[1], SETTINGS.regions.min_area, likeness)
+            [parts] = measured(one.seen, LOOKED_AT[1:2], SETTINGS.regions.min_area, likeness)
             verdict = one.truth.verdict(LOOKED_AT[1], parts)
             found[one.group][0] += len(set(verdict.agent[verdict.iou >= SAME].tolist()))
             found[one.group][1] += verdict.asked
@@ -165,8 +165,7 @@ def held(windows: Sequence[Sample], likeness: Likeness) -> float:
 
 
 def judged(one: Sample, likeness: Likeness) -> Iterator[Judged]:
-    for t in LOOKED_AT:
-        parts = measured(one.seen, t, SETTINGS.regions.min_area, likeness)
+    for t, parts in zip(LOOKED_AT, measured(one.seen, LOOKED_AT, SETTINGS.regions.min_area, likeness), strict=True):
         yield Judged(one.group, parts, one.truth.verdict(t, parts))
 
 

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import av
 import numpy as np
+from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
 from .errors import VideoError
@@ -112,17 +113,18 @@ def read_frames(source: VideoSource, times: NDArray[np.float64], name: str | Non
         raise ValueError(f"times must be a non-empty ascending list of seconds >= 0, got {wanted!r}")
     name = name or _name_of(source)
     picked: list[Frames] = []
+    converter = VideoReformatter()  # one for all: setting one up takes longer than converting a small picture
     with opened(source, name) as (container, stream):
         try:
             shown: _Shown | None = None
             for following in _from(container, stream, float(wanted[0]), name):
                 while shown is not None and len(picked) < wanted.size and wanted[len(picked)] < following.start:
-                    picked.append(shown.picture(name))
+                    picked.append(shown.picture(name, converter))
                 if len(picked) == wanted.size:
                     break
                 shown = following
             while shown is not None and len(picked) < wanted.size and wanted[len(picked)] < shown.end:
-                picked.append(shown.picture(name))
+                picked.append(shown.picture(name, converter))
         except av.FFmpegError as error:
             at = f"{wanted[min(len(picked), wanted.size - 1)]:.2f} s"
             raise VideoError(f"{name}: damaged near {at} ({reason_of(error)}); re-encode or remove it") from None
@@ -147,12 +149,12 @@ class _Shown:
     end: float
     frame: av.VideoFrame
 
-    def picture(self, name: str) -> Frames:
+    def picture(self, name: str, converter: VideoReformatter) -> Frames:
         if self.frame.is_corrupt:
             raise VideoError(
                 f"{name}: the frame at {max(0.0, self.start):.2f} s is damaged; re-encode or remove the file"
             )
-        return np.asarray(self.frame.to_ndarray(format="rgb24"), dtype=np.uint8)
+        return np.asarray(converter.reformat(self.frame, format="rgb24").to_ndarray(), dtype=np.uint8)
 
 
 def _from(container: av.container.InputContainer, stream: av.VideoStream, start: float, name: str) -> Iterator[_Shown]:

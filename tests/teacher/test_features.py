@@ -241,7 +241,7 @@ def test_constants_whiten_the_measures_of_streets() -> None:
     measures = [measure(frame) for frame in pixels.resize_to_cover(frames, 256, 256)]
     for name, group in GROUPS.items():
         cells = np.concatenate([measured[name].reshape(-1, len(group.usual)) for measured in measures])
-        standard = group.whitened(cells) * (len(group.usual) ** 0.5 / group.weight)
+        standard = (cells - np.array(group.usual)) * group.scale() * (len(group.usual) ** 0.5 / group.weight)
         assert np.abs(standard.mean(axis=0)).max() < 0.6, name
         assert 0.5 < np.sqrt(standard.var(axis=0).mean()) < 1.6, name
 

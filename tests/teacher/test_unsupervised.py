@@ -17,7 +17,7 @@ from factorjepa.teacher.camera import camera_motion
 from factorjepa.teacher.choosing import Chosen, chosen_regions
 from factorjepa.teacher.classical import ClassicalFeatures
 from factorjepa.teacher.foreground import CUES, foreground
-from factorjepa.teacher.hierarchy import flat_zones, hierarchy
+from factorjepa.teacher.hierarchy import flat_zones, hierarchies
 from factorjepa.teacher.parts import measured
 from factorjepa.teacher.proposals import retain
 from factorjepa.teacher.regions import Region
@@ -226,7 +226,7 @@ def test_leaves_are_connected_pixels_of_one_colour_in_reading_order(side: int, c
 def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     lab = mosaic(side, colours, seed)
-    tree = hierarchy(lab, lab)
+    [tree] = hierarchies([lab], [lab])
     columns = rng.normal(size=(side, side, 2)).astype(np.float32)
     sums = tree.summed(columns)
     labels = rng.integers(-1, 3, (side, side))
@@ -250,11 +250,20 @@ def test_a_tree_joins_connected_parts_up_to_the_whole_picture(side: int, colours
         assert tree.contrast[node] == pytest.approx(sum(step.sum() for step in steps), abs=1e-2)
 
 
+def test_frames_have_the_trees_together_that_they_have_alone_to_the_bit() -> None:
+    frames = [mosaic(12, colours, seed) for seed, colours in enumerate((5, 1, 3, 8))]
+    for tree, lab in zip(hierarchies(frames, frames), frames, strict=True):
+        [alone] = hierarchies([lab], [lab])
+        assert tree.rounds == alone.rounds
+        for field in ("leaves", "parent", "children", "area", "box", "outline", "contrast", "grain", "price"):
+            assert getattr(tree, field).tobytes() == getattr(alone, field).tobytes(), field
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 3), st.integers(0, 2**32 - 1))
 def test_the_chosen_parts_are_worth_most_of_all_that_lie_apart(side: int, seed: int) -> None:
     lab = mosaic(side, 6, seed)
-    tree = hierarchy(lab, lab)
+    [tree] = hierarchies([lab], [lab])
     worth = np.random.default_rng(seed).normal(size=len(tree.parent)).round(3)
     pixels = [tree.labels(np.array([node])) == 0 for node in range(len(worth))]
 
@@ -283,7 +292,7 @@ def test_what_is_there_in_the_frames_beside_is_likelier_now() -> None:
     """In the context those before and after speak; later on only those before."""
     frames, masks = street([[(10 + 3 * t, 40, 14, 24, RED)] for t in range(6)])
     seen = foreground(frames, ClassicalFeatures()(frames), camera_motion(frames).affine, SIDE, 4)
-    parts = [measured(seen, t, 0.001) for t in range(6)]
+    parts = list(measured(seen, range(6), 0.001))
     alone, together = (chosen_regions(seen, parts, 4, persistence=share) for share in (0.0, 0.8))
     for t in range(6):
         assert confidence(together[t], masks[t][0]) > confidence(alone[t], masks[t][0]), t

@@ -76,8 +76,10 @@ def _scene(
     for frame, place in zip(frames, onto, strict=True):
         layer = cv2.warpAffine(frame, place, size)
         inside = cv2.warpAffine(whole, place, size, flags=cv2.INTER_NEAREST) > 0
-        layer[~inside] = np.where(low, 0, 255)[~inside, None]  # in turn, so that the middle is that of those who see
-        low ^= ~inside
+        outside = ~inside
+        # Low and high in turn, so that the middle is that of those who see.
+        np.copyto(layer, np.where(low, 0, 255).astype(np.uint8)[..., None], where=outside[..., None])
+        low ^= outside
         layers.append(np.asarray(layer, np.uint8))
         seen.append(inside)
     return _median(layers), np.sum(seen, axis=0)

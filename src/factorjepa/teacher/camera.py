@@ -108,7 +108,7 @@ def _followed(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of `before` and where they are in `after`, `[N, 2]` px, those that lead back to their start."""
     none = np.empty((0, 2))
-    if before.std() < _FLAT or after.std() < _FLAT:
+    if _deviation(before) < _FLAT or _deviation(after) < _FLAT:
         return none, none
     corners = _corners(before)
     if corners is None:
@@ -121,6 +121,10 @@ def _followed(
     back, returned = _lucas_kanade(after, before, there, -shift)
     kept = returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
     return corners[kept].astype(np.float64), there[kept].astype(np.float64)
+
+
+def _deviation(grey: NDArray[np.uint8]) -> float:
+    return float(cv2.meanStdDev(grey)[1][0, 0])
 
 
 def _lucas_kanade(
@@ -139,7 +143,7 @@ def _corners(grey: NDArray[np.uint8]) -> NDArray[np.float32] | None:
     """Up to `_PER_CELL` corners of every cell, `[N, 2]` px."""
     strength = cv2.cornerMinEigenVal(grey, 5)
     peaks = (strength == cv2.dilate(strength, np.ones((7, 7), np.uint8))) & (strength > 1e-4)
-    rows, columns = np.nonzero(peaks)
+    rows, columns = np.divmod(np.flatnonzero(peaks), _SIDE)
     if rows.size == 0:
         return None
     cell = rows * _CELLS // _SIDE * _CELLS + columns * _CELLS // _SIDE
@@ -166,7 +170,11 @@ def _consensus(start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[
     if a.size == 0:
         return np.zeros(len(z), dtype=bool)
     b = w[first] - a * z[first]
-    agree = np.abs(a[:, None] * z + b[:, None] - w) < _TOLERANCE
+    # a z + b - w of every trial and point, its real and its imaginary part, each as one matrix product
+    trials, one = np.stack([a.real, a.imag, b.real, b.imag], axis=1), np.ones(len(z))
+    across = trials @ np.stack([z.real, -z.imag, one, 0 * one]) - w.real
+    down = trials @ np.stack([z.imag, z.real, 0 * one, one]) - w.imag
+    agree = across * across + down * down < _TOLERANCE**2
     return np.asarray(agree[int(agree.sum(axis=1).argmax())])
 
 

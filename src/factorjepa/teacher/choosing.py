@@ -109,10 +109,10 @@ def _inherited(here: Parts, led: Integers, excess: Doubles) -> Doubles:
     if not len(excess) or not len(here.nodes):
         return np.zeros(len(here.nodes))
     shared = here.tree.shared(led, len(excess))
-    pixels = shared[-1]
-    overlap = shared[here.nodes] / (here.tree.area[here.nodes, None] + pixels - shared[here.nodes])
+    pixels, shared = shared[-1], shared.take(here.nodes, axis=0)
+    overlap = shared / (here.tree.area[here.nodes, None] + pixels - shared)
     best = overlap.argmax(axis=1)
-    fit = ((overlap.max(axis=1) - _SAME) / (1 - _SAME)).clip(0, 1)
+    fit = ((overlap[np.arange(len(best)), best] - _SAME) / (1 - _SAME)).clip(0, 1)
     return np.asarray(fit * np.maximum(excess[best], 0))
 
 
@@ -135,7 +135,7 @@ def _pushed(labels: Integers, flow: Floats) -> Integers:
 def _ends(flow: Floats) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     """Where flow leads each pixel: column, row and whether that is in the picture."""
     side = len(flow)
-    rows, columns = np.mgrid[:side, :side]
-    x, y = (np.rint(place + flow[..., k]).astype(np.int64) for k, place in enumerate((columns, rows)))
-    inside = (x >= 0) & (x < side) & (y >= 0) & (y < side)
-    return x.clip(0, side - 1), y.clip(0, side - 1), inside
+    line = np.arange(side)
+    x, y = (np.rint(place + flow[..., k]).astype(np.int64) for k, place in enumerate((line, line[:, None])))
+    within_x, within_y = x.clip(0, side - 1), y.clip(0, side - 1)
+    return within_x, within_y, (x == within_x) & (y == within_y)

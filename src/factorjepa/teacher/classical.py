@@ -40,10 +40,10 @@ class _Group:
     spread: tuple[float, ...]
     weight: float
 
-    def whitened(self, measures: Floats) -> Floats:
-        scale = np.float32(self.weight / len(self.usual) ** 0.5) / np.array(self.spread, np.float32)
-        result: Floats = (measures - np.array(self.usual, np.float32)) * scale
-        return result
+    def scale(self) -> Floats:
+        """What a measure, less its usual value, is multiplied with."""
+        scale: Floats = np.float32(self.weight / len(self.usual) ** 0.5) / np.array(self.spread, np.float32)
+        return scale
 
 
 GROUPS = {
@@ -61,6 +61,8 @@ GROUPS = {
         1.0,
     ),
 }
+_USUAL = np.concatenate([np.array(group.usual, np.float32) for group in GROUPS.values()])
+_SCALE = np.concatenate([group.scale() for group in GROUPS.values()])
 
 
 class ClassicalFeatures:
@@ -77,11 +79,12 @@ class ClassicalFeatures:
 def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
     """A frame of 256 px to the measures of each group as they are, each `[32, 32, n]`."""
     lab: Floats = np.asarray(cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)  # L to 100
-    lightness = np.ascontiguousarray(lab[..., 0])
-    lab_pc3 = _by_cell(lab)
-    colour, squares = _mean(lab_pc3), _mean(lab_pc3 * lab_pc3)
-    edges, patterns = _edges(lightness), _patterns(lightness)
-    near_colour, near_squares, near_edges = _around(colour), _around(squares), _around(edges)
+    planes = [np.asarray(plane, np.float32) for plane in cv2.split(lab)]
+    lab_3pc = np.stack([_by_cell(plane) for plane in planes])
+    colour, squares = _means(lab_3pc), _means(lab_3pc * lab_3pc)
+    edges, patterns = _edges(planes[0]), _patterns(planes[0])
+    near = _around(np.concatenate((colour, squares, edges, patterns), axis=-1))
+    near_colour, near_squares, near_edges, near_patterns = np.split(near, (3, 6, 7 + _DIRECTIONS), axis=-1)
     return {
         "colour": colour,
         "colour around": near_colour,
@@ -91,13 +94,16 @@ def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
         "directions around": _directions(near_edges),
         "edges": np.log1p(edges[..., :1]),
         "edges around": np.log1p(near_edges[..., :1]),
-        "patterns around": np.sqrt(_around(patterns)),
+        "patterns around": np.sqrt(near_patterns),
     }
 
 
 def whitened(measures: dict[str, Floats]) -> Floats:
-    """All groups side by side, each measure whitened and weighed: `[32, 32, D]`."""
-    return np.concatenate([group.whitened(measures[name]) for name, group in GROUPS.items()], axis=-1)
+    """All groups side by side, each measure whitened and weighed: `[..., D]`."""
+    every: Floats = np.concatenate([measures[name] for name in GROUPS], axis=-1)
+    every -= _USUAL
+    every *= _SCALE
+    return every
 
 
 def _unit(cells: Floats) -> Floats:
@@ -105,17 +111,15 @@ def _unit(cells: Floats) -> Floats:
     return unit
 
 
-def _by_cell(image: Floats) -> Floats:
-    """`[256, 256, C]` -> `[p, c, C]`: cells that lie side by side are added up at once, a pixel of each at a time."""
+def _by_cell(plane: Floats) -> Floats:
+    """`[256, 256]` -> `[p, c]`: so all cells are added up at once, a pixel of each at a time."""
     step = _SIDE // GRID
-    apart = image.reshape(GRID, step, GRID, step, -1).transpose(1, 3, 0, 2, 4)
-    return np.ascontiguousarray(apart).reshape(step * step, GRID * GRID, -1)
+    return plane.reshape(GRID, step, GRID, step).transpose(1, 3, 0, 2).reshape(step * step, GRID * GRID)
 
 
-def _mean(values_pcC: Floats) -> Floats:
-    """Means over the cells, `[p, c, C]` -> `[32, 32, C]`."""
-    means: Floats = values_pcC.mean(axis=0).reshape(GRID, GRID, -1)
-    return means
+def _means(values_Cpc: Floats) -> Floats:
+    """Means over the cells, `[C, p, c]` -> `[32, 32, C]`."""
+    return np.ascontiguousarray(values_Cpc.mean(axis=1).T).reshape(GRID, GRID, -1)
 
 
 def _around(cells: Floats) -> Floats:
@@ -140,12 +144,14 @@ def _edges(lightness: Floats) -> Floats:
     slopes = (cv2.Scharr(lightness, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1)))
     dx, dy = (_by_cell(np.asarray(slope, np.float32)) for slope in slopes)
     across, down = dx * dx, dy * dy
-    strength = np.sqrt(across + down)
+    edges = np.empty((1 + _DIRECTIONS, *dx.shape), np.float32)
+    strength, bins = np.sqrt(across + down, out=edges[0]), edges[1:].reshape(_DIRECTIONS, -1)
     safe = np.maximum(strength, np.float32(1e-6))
-    doubled = np.concatenate(((across - down) / safe, 2 * dx * dy / safe), axis=-1)
+    doubled = np.stack(((across - down) / safe, 2 * dx * dy / safe))
     angles = 2 * np.pi * np.arange(_DIRECTIONS, dtype=np.float32) / _DIRECTIONS
-    bins = doubled @ np.stack((np.cos(angles), np.sin(angles)))
-    return np.concatenate((_mean(strength), _mean(np.maximum(bins, 0, out=bins))), axis=-1)
+    np.matmul(np.stack((np.cos(angles), np.sin(angles)), axis=1), doubled.reshape(2, -1), out=bins)
+    np.maximum(bins, 0, out=bins)
+    return _means(edges)
 
 
 def _directions(edges: Floats) -> Floats:
@@ -163,17 +169,18 @@ def _kinds() -> NDArray[np.uint8]:
 _RING = ((0, 2), (1, 1), (2, 0), (1, -1), (0, -2), (-1, -1), (-2, 0), (-1, 1))  # rows and columns from the centre
 _KINDS = _kinds()
 _CELL = np.arange(_SIDE)[:, None] * GRID // _SIDE * GRID + np.arange(_SIDE) * GRID // _SIDE  # of each pixel
+_FIRST = _CELL * _PATTERNS  # where the counts of the pixel's cell begin
 
 
 def _patterns(lightness: Floats) -> Floats:
     """The share of each of the ten local patterns among each cell's pixels, `[32, 32, 10]`."""
     calm = cv2.GaussianBlur(lightness, (0, 0), 1.0, borderType=cv2.BORDER_REPLICATE)
-    wide = np.pad(calm, 2, mode="edge")
+    wide = np.asarray(cv2.copyMakeBorder(calm, 2, 2, 2, 2, cv2.BORDER_REPLICATE), np.float32)
     enough = calm + np.float32(_BRIGHTER)
     ring = np.zeros((_SIDE, _SIDE), np.uint8)
     for bit, (y, x) in enumerate(_RING):
         brighter = wide[2 + y : 2 + y + _SIDE, 2 + x : 2 + x + _SIDE] > enough
         ring |= brighter.view(np.uint8) * np.uint8(1 << bit)
-    counts = np.bincount((_CELL * _PATTERNS + _KINDS[ring]).ravel(), minlength=GRID * GRID * _PATTERNS)
+    counts = np.bincount((_FIRST + cv2.LUT(ring, _KINDS)).ravel(), minlength=GRID * GRID * _PATTERNS)
     shares: Floats = counts.reshape(GRID, GRID, _PATTERNS).astype(np.float32) / np.float32((_SIDE // GRID) ** 2)
     return shares

@@ -76,10 +76,10 @@ def foreground(frames: Frames, features: Floats, camera: Floats, side: int, cont
         motion, residual, flow, followed = _motion(shown, camera, known)
     affinity = _enlarged(_border_distance(features, known), side)
     changed = change(shown, camera, known)
-    cues = np.stack([_rarity(lab, known), _enclosure(lab), affinity, motion, changed], axis=-1)
-    usual = cues[:known].reshape(-1, len(CUES)).mean(axis=0, dtype=np.float64).astype(np.float32)
-    spread = cues[:known].reshape(-1, len(CUES)).std(axis=0, dtype=np.float64).astype(np.float32)
-    cues = (cues - usual) / np.maximum(spread, _LEAST_SPREAD)
+    cues = np.empty((*lab.shape[:3], len(CUES)), np.float32)
+    for k, cue in enumerate((_rarity(lab, known), _enclosure(lab), affinity, motion, changed)):
+        usual, spread = (np.float32(of(cue[:known], dtype=np.float64)) for of in (np.mean, np.std))
+        np.divide(cue - usual, max(spread, _LEAST_SPREAD[k]), out=cues[..., k])
     retelling = Retelling(features, known)
     movers = _standard(_enlarged(retelling.of(cues[..., CUES.index("change")]), side), known)
     look = _enlarged(retelling.directions(_DIRECTIONS), side)
@@ -172,10 +172,9 @@ def _motion(shown: Frames, camera: Floats, known: int) -> tuple[Floats, Floats, 
 def _lost(grey: NDArray[np.uint8], other: NDArray[np.uint8], flow: Floats) -> bool:
     """Whether flow does not lead from one frame to the other: they show different things."""
     side = len(grey)
-    rows, columns = np.mgrid[:side, :side].astype(np.float32)
-    carried = cv2.remap(
-        other, columns + flow[..., 0], rows + flow[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
+    line = np.arange(side, dtype=np.float32)
+    x, y = line + flow[..., 0], line[:, None] + flow[..., 1]
+    carried = cv2.remap(other, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return bool(np.median(cv2.absdiff(grey, carried)) > _LOST)
 
 
@@ -213,7 +212,10 @@ class Retelling:
 
 def _enlarged(cells: Floats, side: int) -> Floats:
     """`[T, g, g]` or `[T, g, g, L]` to the mask grid."""
-    return np.stack([cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR) for image in cells])
+    result = np.empty((len(cells), side, side, *cells.shape[3:]), np.float32)
+    for image, large in zip(cells, result, strict=True):
+        cv2.resize(image, (side, side), dst=large, interpolation=cv2.INTER_LINEAR)
+    return result
 
 
 def _standard(values: Floats, known: int) -> Floats:

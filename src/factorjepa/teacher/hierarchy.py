@@ -11,8 +11,9 @@ Shapes: S side of the mask grid, M nodes, of which the first are the leaves; K c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -25,6 +26,8 @@ from .regions import Floats
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_IN_CACHE = 2048  # pairs of nodes whose places a processor's own cache holds
+_OUTWARDS = np.array([-1, -1, 1, 1])
 _FLAT = 4.0  # sum of L, a and b differences below which neighbouring pixels are one leaf
 
 
@@ -56,11 +59,11 @@ class Hierarchy:
             np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
         return sums
 
-    def shared(self, labels: Integers, count: int) -> Doubles:
+    def shared(self, labels: Integers, count: int) -> NDArray[np.int32]:
         """How many pixels of each of `count` labels every node has, `[M, count]`; -1 in `labels` `[S, S]` is none."""
         labelled = np.flatnonzero(labels >= 0)
         pairs = self.leaves.take(labelled) * count + labels.take(labelled)
-        found = np.zeros((len(self.parent), count))
+        found = np.empty((len(self.parent), count), np.int32)
         found[: self.leaf_count] = np.bincount(pairs, minlength=self.leaf_count * count).reshape(-1, count)
         for new, one, other in self.upwards():
             np.add(found.take(one, axis=0), found.take(other, axis=0), out=found[new])
@@ -105,29 +108,44 @@ def flat_zones(lab: Floats) -> tuple[Integers, Integers]:
     return labels[::2, ::2].astype(np.int64) - 1, np.concatenate([low, low + size + 1], axis=1) // 2
 
 
-def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
-    """The tree of a frame whose pixels lie at `place` `[S, S, P]`: near is alike."""
-    leaves, boxes = flat_zones(lab)
-    count = len(boxes)
-    room = 2 * count - 1  # a tree that joins two at a time
-    area, sums, mean = np.empty(room), np.empty((room, place.shape[-1])), np.empty((room, place.shape[-1]))
-    area[:count], sums[:count] = np.bincount(leaves.ravel()), _leaf_sums(leaves, count, place)
-    np.divide(sums[:count], area[:count, None], out=mean[:count])
-    outline, contrast, grain, paid = np.zeros(room), np.zeros(room), np.zeros(room), np.zeros(room)
-    parent, children, box = np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64), np.empty((room, 4), np.int64)
-    box[:count] = boxes
-    a, b, shared, strength = _borders(leaves, lab)
+def hierarchies(lab: Sequence[Floats], place: Sequence[Floats]) -> list[Hierarchy]:
+    """The trees of frames `[S, S, 3]` whose pixels lie at `place` `[S, S, P]`: near is alike.
+
+    Frames do not touch, so each has the tree that it would have alone, to the bit. They go through their rounds
+    together because a late round is a few nodes and dozens of array operations.
+    """
+    zones = [flat_zones(one) for one in lab]
+    counts = np.array([len(boxes) for _, boxes in zones])
+    total, begins = int(counts.sum()), np.cumsum(counts) - counts
+    room = 2 * total - len(zones)  # trees that join two at a time
+    frame, parent, children = np.empty(room, np.uint16), np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
+    area, sums, mean = np.empty(room), *np.empty((2, room, place[0].shape[-1]))
+    reach = np.empty((room, 4), np.int64)  # left, up, right and down: a union reaches as far as either part
+    outline, contrast, grain, paid = (np.zeros(room) for _ in range(4))
+    borders = []
+    for t, (leaves, boxes) in enumerate(zones):
+        part = slice(begins[t], begins[t] + len(boxes))
+        frame[part], reach[part] = t, boxes * _OUTWARDS
+        area[part], sums[part] = np.bincount(leaves.ravel()), _leaf_sums(leaves, len(boxes), place[t])
+        borders.append(_borders(leaves, lab[t], begins[t]))
+    np.divide(sums[:total], area[:total, None], out=mean[:total])
+    a, b, shared, strength = (np.concatenate(columns) for columns in zip(*borders, strict=True))
     for end in (a, b):
-        outline[:count] += np.bincount(end, weights=shared, minlength=count)
-        contrast[:count] += np.bincount(end, weights=strength, minlength=count)
+        outline[:total] += np.bincount(end, weights=shared, minlength=total)
+        contrast[:total] += np.bincount(end, weights=strength, minlength=total)
 
     def cost(a: Integers, b: Integers) -> Doubles:
-        apart = mean.take(a, axis=0)
-        apart -= mean.take(b, axis=0)
-        return np.asarray(area[a] * area[b] / (area[a] + area[b]) * np.einsum("ij,ij->i", apart, apart))
+        squares = np.empty(a.size)
+        for begin in range(0, a.size, _IN_CACHE):
+            some = slice(begin, begin + _IN_CACHE)
+            apart = mean.take(a[some], axis=0)
+            apart -= mean.take(b[some], axis=0)
+            np.einsum("ij,ij->i", apart, apart, out=squares[some])
+        area_a, area_b = area[a], area[b]
+        return np.asarray(area_a * area_b / (area_a + area_b) * squares)
 
     price = cost(a, b)
-    made, rounds = count, []
+    made, joins = total, []
     now, least, first = np.arange(room), np.empty(room), np.empty(room, np.int64)  # made once: there are many rounds
     while a.size:
         joined = _mutual(a, b, price, least, first)
@@ -135,16 +153,16 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         new = slice(made, made + joined.size)
         now[one] = now[other] = parent[one] = parent[other] = np.arange(new.start, new.stop)
         children[new, 0], children[new, 1] = one, other
+        frame[new] = frame[one]
         area[new] = area[one] + area[other]
         np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
         np.divide(sums[new], area[new, None], out=mean[new])
-        np.minimum(box[one, :2], box[other, :2], out=box[new, :2])
-        np.maximum(box[one, 2:], box[other, 2:], out=box[new, 2:])
+        np.maximum(reach.take(one, axis=0), reach.take(other, axis=0), out=reach[new])
         outline[new] = outline[one] + outline[other] - 2 * shared[joined]
         contrast[new] = contrast[one] + contrast[other] - 2 * strength[joined]
         grain[new] = grain[one] + grain[other] + strength[joined]
         paid[new] = price[joined]
-        rounds.append((new.start, new.stop))
+        joins.append(np.bincount(frame[new], minlength=len(zones)))
         made = new.stop
         x, y = now[a], now[b]
         moved = (x != a) | (y != b)
@@ -153,7 +171,18 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
         a, b = np.concatenate([a[same], x]), np.concatenate([b[same], y])
         shared, strength = np.concatenate([shared[same], sides]), np.concatenate([strength[same], power])
         price = np.concatenate([price[same], cost(x, y)])
-    return Hierarchy(leaves, parent, children, tuple(rounds), area, box, outline, contrast, grain, paid)
+
+    number = np.full(room + 1, -1)  # of each node in its own tree; -1, nobody, stays
+    trees = []
+    for t, (leaves, _) in enumerate(zones):
+        own = np.flatnonzero(frame == t)
+        number[own] = np.arange(own.size)
+        sizes = [int(nodes[t]) for nodes in joins if nodes[t]]
+        edges = np.cumsum([counts[t], *sizes]).tolist()
+        measures = (values[own] for values in (outline, contrast, grain, paid))
+        kin, box = (number[parent[own]], number[children[own]]), reach[own] * _OUTWARDS
+        trees.append(Hierarchy(leaves, *kin, tuple(pairwise(edges)), area[own], box, *measures))
+    return trees
 
 
 def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Integers) -> Integers:
@@ -165,16 +194,24 @@ def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Inte
     np.minimum.at(least, a, cost)
     np.minimum.at(least, b, cost)
     best = np.flatnonzero((cost <= least[a]) & (cost <= least[b]))
-    first[np.stack([a[best], b[best]], axis=1).ravel()[::-1]] = best.repeat(2)[::-1]  # the last written stays
-    return np.asarray(best[(first[a[best]] == best) & (first[b[best]] == best)])
+    one, other = a[best], b[best]
+    ends = np.empty(2 * best.size, np.int64)
+    ends[::2], ends[1::2] = one, other
+    first[ends[::-1]] = best.repeat(2)[::-1]  # the last written stays
+    return best[np.flatnonzero((first[one] == best) & (first[other] == best))]
 
 
-def _borders(labels: Integers, lab: Floats) -> tuple[Integers, Integers, Doubles, Doubles]:
-    """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them."""
+def _borders(labels: Integers, lab: Floats, begin: int) -> tuple[Integers, Integers, Doubles, Doubles]:
+    """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them.
+
+    Leaves are numbered from `begin` on.
+    """
     first = np.concatenate([labels[:, :-1].ravel(), labels[:-1].ravel()])
     second = np.concatenate([labels[:, 1:].ravel(), labels[1:].ravel()])
     step = [length(np.diff(lab, axis=axis)).ravel() for axis in (1, 0)]
-    return _together(first, second, np.ones(first.size), np.concatenate(step).astype(np.float64), int(labels.max()) + 1)
+    strength = np.concatenate(step).astype(np.float64)
+    a, b, shared, strength = _together(first, second, np.ones(first.size), strength, int(labels.max()) + 1)
+    return a + begin, b + begin, shared, strength
 
 
 def _together(
@@ -183,11 +220,20 @@ def _together(
     """Each pair of different nodes once, the smaller number first, with the sums over its repetitions."""
     apart = np.flatnonzero(a != b)
     a, b, shared, strength = a[apart], b[apart], shared[apart], strength[apart]
-    keys, place = np.unique(np.minimum(a, b) * nodes + np.maximum(a, b), return_inverse=True)
+    # Both nodes and the pair's place in one number each: numbers are sorted in a third of the time that places take.
+    node_bits, place_bits = nodes.bit_length(), a.size.bit_length()
+    pairs = np.minimum(a, b) << node_bits | np.maximum(a, b)
+    pairs = np.sort(pairs << place_bits | np.arange(a.size))
+    places = pairs & ((1 << place_bits) - 1)
+    pairs >>= place_bits
+    begins = np.ones(pairs.size, dtype=bool)
+    np.not_equal(pairs[1:], pairs[:-1], out=begins[1:])
+    group, pairs = np.cumsum(begins) - 1, pairs[np.flatnonzero(begins)]
     sides, power = (
-        np.bincount(place, weights=values, minlength=keys.size).astype(np.float64) for values in (shared, strength)
+        np.bincount(group, weights=values[places], minlength=pairs.size).astype(np.float64, copy=False)
+        for values in (shared, strength)
     )
-    return keys // nodes, keys % nodes, sides, power
+    return pairs >> node_bits, pairs & ((1 << node_bits) - 1), sides, power
 
 
 def _leaf_sums(leaves: Integers, count: int, values: NDArray[np.floating]) -> Doubles:

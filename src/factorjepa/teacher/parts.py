@@ -9,15 +9,18 @@ Shapes: S side of the mask grid, N candidate parts of a frame, K columns that ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import cv2
 import numpy as np
 
 from .foreground import CUES, Foreground
-from .hierarchy import Doubles, Hierarchy, Integers, hierarchy
+from .hierarchy import Doubles, Hierarchy, Integers, hierarchies
 from .regions import Floats
 
+_AT_ONCE = 8  # frames whose parts are joined together: more take more memory and no less time
 _CERTAIN = 3.0  # reference pixels per frame of a flow that is certainly not the camera's
 _LARGEST = 0.25  # share of the picture: more is scene
 
@@ -46,24 +49,46 @@ class Parts:
     measures: dict[str, Doubles]  # [N] each
 
 
-def measured(seen: Foreground, t: int, min_area: float, likeness: Likeness = LIKENESS) -> Parts:
-    """The parts of frame t that are neither too small nor too large."""
+def measured(
+    seen: Foreground, frames: Sequence[int], min_area: float, likeness: Likeness = LIKENESS
+) -> Iterator[Parts]:
+    """The parts of each of the frames that are neither too small nor too large."""
+    for begin in range(0, len(frames), _AT_ONCE):
+        some = frames[begin : begin + _AT_ONCE]
+        colours = [seen.lab[t] / np.float32(likeness.colour) for t in some]
+        owns = [np.tanh(seen.residual[t] / np.float32(_CERTAIN)) for t in some]
+        places = [_place(seen, *one, likeness) for one in zip(some, colours, owns, strict=True)]
+        trees = hierarchies([seen.lab[t] for t in some], places)
+        for t, lab, own, tree in zip(some, colours, owns, trees, strict=True):
+            yield _measured(seen, t, lab, own, tree, min_area)
+
+
+def _place(seen: Foreground, t: int, lab: Floats, own: Floats, likeness: Likeness) -> Floats:
+    """Where the pixels of frame t lie: near is alike. `lab` and `own` as in `_measured`."""
+    evidence = seen.evidence[t, ..., None] * np.float32(likeness.evidence)
+    look = seen.look[t] * np.float32(likeness.look)
+    here = _places(seen.evidence.shape[1], likeness)
+    return np.concatenate([lab, evidence, look, own * np.float32(likeness.own_motion), here], axis=-1)
+
+
+def _measured(seen: Foreground, t: int, lab: Floats, own: Floats, tree: Hierarchy, min_area: float) -> Parts:
+    """The parts of frame t: nodes of its tree.
+
+    `lab` `[S, S, 3]` are its colours in units of likeness, `own` `[S, S, 2]` says how surely and whereto pixels move
+    otherwise than the camera.
+    """
     side = seen.evidence.shape[1]
     evidence, motion = seen.evidence[t, ..., None], seen.cues[t, ..., CUES.index("motion"), None]
-    lab, look = seen.lab[t] / np.float32(likeness.colour), seen.look[t]
-    own = np.tanh(seen.residual[t] / np.float32(_CERTAIN))
+    look = seen.look[t]
     change, movers = seen.cues[t, ..., CUES.index("change"), None], seen.movers[t, ..., None]
-    scaled = (lab, evidence * np.float32(likeness.evidence), look * np.float32(likeness.look))
-    place = (own * np.float32(likeness.own_motion), _places(side, likeness))
-    tree = hierarchy(seen.lab[t], np.concatenate([*scaled, *place], axis=-1))
     smallest = max(min_area * side * side, 1)
     nodes = np.flatnonzero((tree.area >= smallest) & (tree.area <= _LARGEST * side * side) & (tree.parent >= 0))
     scattered = (evidence**2, change**2, movers**2)
     columns = np.concatenate([evidence, change, movers, motion, *scattered, _rim(side), lab, own, look], axis=-1)
-    means, sums = tree.summed(columns)[nodes] / tree.area[nodes, None], _summed_area(columns)
+    means, sums = tree.summed(columns).take(nodes, axis=0) / tree.area[nodes, None], _summed_area(columns)
     contrast = means - around(tree, nodes, means, sums)
     border = {"along the border": means[:, 7] * np.sqrt(tree.area[nodes])}
-    ends = beside(tree.box[nodes], means[:, :3], sums[..., :3])
+    ends = beside(tree.box[nodes], means[:, :3], np.ascontiguousarray(sums[..., :3]))
     shape = _shape(tree, nodes) | _joined(tree, nodes)
     return Parts(tree, nodes, _standing_out(means, contrast) | border | ends | shape)
 
@@ -113,8 +138,13 @@ def _in_boxes(
     """Sums `[N, K]` and pixels `[N, 1]` in boxes, as far as they lie in the picture."""
     side = len(sums) - 1
     left, top, right, bottom = (edge.clip(0, side) for edge in (left, top, right, bottom))
-    total = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
-    return total, ((right - left) * (bottom - top)).astype(np.float64)[:, None]
+    pixels = ((right - left) * (bottom - top)).astype(np.float64)[:, None]
+    rows = sums.reshape(-1, sums.shape[-1])
+    top, bottom = top * (side + 1), bottom * (side + 1)
+    total = rows.take(bottom + right, axis=0) - rows.take(top + right, axis=0)
+    total -= rows.take(bottom + left, axis=0)
+    total += rows.take(top + left, axis=0)
+    return total, pixels
 
 
 def _standing_out(inside: Doubles, contrast: Doubles) -> dict[str, Doubles]:
@@ -167,12 +197,14 @@ def _shape(tree: Hierarchy, nodes: Integers) -> dict[str, Doubles]:
     }
 
 
+@cache
 def _places(side: int, likeness: Likeness) -> Floats:
     line = (np.arange(side, dtype=np.float32) + 0.5) / side
     y, x = np.meshgrid(line, line, indexing="ij")
     return np.stack([x * np.float32(likeness.across), y * np.float32(likeness.down)], axis=-1)
 
 
+@cache
 def _rim(side: int) -> Floats:
     """1 along the picture's border, `[S, S, 1]`."""
     rim = np.ones((side, side, 1), np.float32)

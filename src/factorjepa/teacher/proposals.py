@@ -38,8 +38,8 @@ def describe(mask: NDArray[np.bool_], features: Floats) -> Floats:
     grid = features.shape[0]
     how = cv2.INTER_AREA if mask.shape[0] >= grid else cv2.INTER_LINEAR
     weight = cv2.resize(mask.astype(np.float32), (grid, grid), interpolation=how)
-    rows, columns = np.nonzero(weight)
-    mean = weight[rows, columns] @ features[rows, columns]
+    cells = np.flatnonzero(weight)
+    mean = weight.take(cells) @ features.reshape(grid * grid, -1).take(cells, axis=0)
     return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12), dtype=np.float32)
 
 

@@ -36,7 +36,7 @@ def scene_flow(flow: Floats, affine: NDArray[np.floating], backwards: bool = Fal
     least = 0.3 * side / REFERENCE
     error = np.hypot(*(seen - expected).T)
     for _ in range(6):
-        trust = (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** -2.0
+        trust = 1 / (1 + (error / max(least, 1.5 * float(np.median(error)))) ** 2) ** 2
         weighed = few * trust[:, None]
         fit = np.linalg.solve(weighed.T @ few + 1e-6 * np.eye(6), weighed.T @ seen)
         error = np.hypot(*(seen - few @ fit).T)

@@ -38,7 +38,7 @@ class UnsupervisedProposals:
     def __call__(self, frames: Frames, features: Floats, camera: Floats, context: int) -> list[list[Region]]:
         side = mask_side(self._settings, frames.shape[1])
         seen = foreground(frames, features, camera, min(side, WORKING_SIDE), context)
-        parts = [measured(seen, t, self._settings.min_area) for t in range(len(frames))]
+        parts = list(measured(seen, range(len(frames)), self._settings.min_area))
         result = []
         for chosen, grid in zip(chosen_regions(seen, parts, context), features, strict=True):
             shown = cv2.resize(chosen.labels.astype(np.int16), (side, side), interpolation=cv2.INTER_NEAREST)

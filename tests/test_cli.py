@@ -317,7 +317,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr
-    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/7"] == [f"{k}/7" for k in range(1, 8)]
+    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/8"] == [f"{k}/8" for k in range(1, 9)]
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from .adaptation import method_named
 from .adaptation.reference import FULL
 from .backbones.packaged import packaged_weights
 from .config import Settings, resolve
+from .corpus.windows import WindowSpec
 from .diagnostics.settings import EvaluateSettings
 from .errors import ConfigError
 from .rendering.decoder import load_decoder
@@ -43,12 +44,15 @@ class StudySettings(Settings):
     training: dict[str, Any] = Field(default={})  # settings of every run
     tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
     side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
+    windows: bool = True  # decode every window once and keep it, for all runs
 
     split: Literal["test", "audit", "validation"] = "test"
     tested: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many clips
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
+    decoded: tuple[str, ...] | None = None  # the methods whose futures are drawn (None: all)
+    decoded_clips: int | None = Field(default=None, ge=1)  # of the measured clips (None: all)
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     lpips: str | None = None  # weights of LPIPS; without them it is not available
     detector: str | None = None  # ONNX agent detector of decoded frames (None: the shipped one)
@@ -66,6 +70,8 @@ class StudySettings(Settings):
         """What later stages would refuse after hours of work is refused now."""
         for name in self.methods:
             method_named(name)
+        if strange := sorted(set(self.decoded or ()) - set(self.methods)):
+            raise ConfigError(f"decoded: {', '.join(strange)} is not among the study's methods")
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
@@ -92,8 +98,15 @@ class StudySettings(Settings):
         """Name of the corpus' folder."""
         return Path(self.world).stem
 
-    def jobs(self, data: Path, folder: Path) -> list[Job]:
-        """The runs. What does not train needs one seed."""
+    def measured(self, windows: Path | None) -> list[str]:
+        """Settings of `evaluate`, with the windows that were decoded before."""
+        return [*self.measuring, *([f"windows={windows}"] if windows is not None else [])]
+
+    def window(self) -> WindowSpec:
+        return resolve(TrainSettings, self.preset, data="-", **self.training).window
+
+    def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
+        """The runs. What does not train needs one seed. `windows` were decoded before."""
         jobs = []
         strange = sorted(self.tuned.keys() - set(self.methods))
         if strange:
@@ -101,7 +114,7 @@ class StudySettings(Settings):
         for name in self.methods:
             method = method_named(name)
             for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:
-                values = {**self.training, **self.tuned.get(name, {})}
+                values = {"windows": windows and str(windows), **self.training, **self.tuned.get(name, {})}
                 if method.interpolation is not None:
                     if FULL.name not in self.methods:
                         raise ConfigError(f"method {name!r} is made from runs of `{FULL.name}`: add that to methods")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-import factorjepa.corpus.loader as loader_module
+import factorjepa.corpus.decoded_windows as windows_module
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Batch, EvaluationLoader, Loader
 from factorjepa.corpus.manifest import Clip
@@ -237,13 +237,13 @@ def test_impossible_settings_are_refused(corpus: Corpus, arguments: dict[str, ob
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What this process has decoded."""
     read: list[str] = []
-    real = loader_module.read_frames
+    real = windows_module.read_frames
 
     def counted(source: Any, *rest: Any) -> Any:
         read.append(str(source))
         return real(source, *rest)
 
-    monkeypatch.setattr(loader_module, "read_frames", counted)
+    monkeypatch.setattr(windows_module, "read_frames", counted)
     return read
 
 

@@ -15,9 +15,10 @@ from safetensors.torch import load_file, save_file
 from factorjepa import commands
 from factorjepa import scores as scores_module
 from factorjepa.diagnostics import evaluation
-from factorjepa.diagnostics.evaluation import evaluate
+from factorjepa.diagnostics.evaluation import Registered, evaluate
 from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.settings import EvaluateSettings
+from factorjepa.diagnostics.several import SideBySide
 from factorjepa.errors import ConfigError, DiagnosticsError, ScoresError
 from factorjepa.missing import Missing, told
 from factorjepa.scores import Scores
@@ -226,3 +227,22 @@ def test_a_restored_interpolation_predicts_and_is_measured_as_it_was_made(
     assert torch.equal(made.predict(video, None).tokens_BtD, again.predict(video, None).tokens_BtD)
     assert torch.equal(made.future(video, made.reference), again.future(video, again.reference))
     assert not torch.equal(again.encoder(video), again.reference(video))
+
+
+def test_side_by_side_gives_the_same_scores_and_leaves_a_broken_run_to_be_named(
+    trained: Trained, tmp_path: Path
+) -> None:
+    runs = [trained("frozen"), trained("full")]
+    settings = EvaluateSettings(split="test", diagnostics=("future_l1",))
+    broken = tmp_path / "broken"
+    shutil.copytree(runs[1], broken)
+    (broken / "config.yaml").write_text((runs[1] / "config.yaml").read_text().replace("seed: ", "seed: 9"))
+    for weights in broken.glob("checkpoints/*/weights.safetensors"):
+        weights.write_bytes(b"no weights")
+    ahead = SideBySide(2, settings, CPU, Registered(settings.diagnostics))
+    beside = evaluate([*runs, broken], tmp_path / "beside", settings, CPU, ahead=ahead)
+    alone = evaluate(runs, tmp_path / "alone", settings, CPU)
+    assert list(beside.failed) == [str(broken)]
+    assert beside.again == [], "what was measured just now is not called old"
+    for one in ("frozen", "full"):
+        assert beside.scores.select(method=one).values("value") == alone.scores.select(method=one).values("value")

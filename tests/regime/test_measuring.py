@@ -28,7 +28,6 @@ from factorjepa.regime.table import COLUMNS, RegimeTable
 from factorjepa.teacher.cache import PacketCache
 from factorjepa.teacher.making import make_packets
 from factorjepa.teacher.settings import TeacherSettings
-from factorjepa.teacher.teacher import clips_of
 from factorjepa.world import ClipTruth, WorldSettings
 from factorjepa.world.measures import measure
 
@@ -264,7 +263,7 @@ def test_packets_are_measured_and_say_nothing_of_classes(folders: dict[str, Path
 
 
 def test_a_packets_scene_has_the_pixels_of_its_masks(folders: dict[str, Path], packets: Path) -> None:
-    from factorjepa.corpus.access import Corpus
+    from factorjepa.corpus.access import Corpus, clips_of
 
     corpus, cache = Corpus.open(folders["sparse"]), PacketCache.open(packets)
     its = cache.packets(clips_of(corpus, Split.TRAIN))

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -197,6 +198,26 @@ def test_classical_features_move_with_what_they_describe(rows: int, columns: int
         for seam in (0, start):
             np.moveaxis(seams, axis, 0)[np.arange(seam - 2, seam + 2) % GRID] = True
     np.testing.assert_allclose(described[1][~seams], moved[~seams], atol=1e-4)
+
+
+def test_a_cell_is_described_by_the_colours_and_the_patterns_of_its_pixels() -> None:
+    frame = cv2.GaussianBlur(noise(5, 1, 256)[0], (0, 0), 2.0).astype(np.uint8)
+    found = measure(frame)
+    lab = cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
+    calm = cv2.GaussianBlur(np.ascontiguousarray(lab[..., 0]), (0, 0), 1.0, borderType=cv2.BORDER_REPLICATE)
+    ring = ((0, 2), (1, 1), (2, 0), (1, -1), (0, -2), (-1, -1), (-2, 0), (-1, 1))
+    row, column = 7, 20
+    own = lab[8 * row : 8 * row + 8, 8 * column : 8 * column + 8].reshape(64, 3)
+    np.testing.assert_allclose(found["colour"][row, column], own.mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(found["spread"][row, column], own.std(axis=0), atol=1e-2)
+    counts = np.zeros(10)
+    for y, x in np.ndindex(24, 24):  # the cell and its neighbours
+        y, x = y + 8 * (row - 1), x + 8 * (column - 1)
+        brighter = [calm[y + down, x + across] > calm[y, x] + 1.5 for down, across in ring]
+        changes = sum(one != other for one, other in zip(brighter, brighter[1:] + brighter[:1], strict=True))
+        counts[sum(brighter) if changes <= 2 else 9] += 1
+    assert np.count_nonzero(counts) > 5
+    np.testing.assert_allclose(found["patterns around"][row, column], np.sqrt(counts / 576), atol=1e-5)
 
 
 @functools.cache

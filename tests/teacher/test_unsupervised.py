@@ -17,7 +17,7 @@ from factorjepa.teacher.camera import camera_motion
 from factorjepa.teacher.choosing import Chosen, chosen_regions
 from factorjepa.teacher.classical import ClassicalFeatures
 from factorjepa.teacher.foreground import CUES, foreground
-from factorjepa.teacher.hierarchy import hierarchy
+from factorjepa.teacher.hierarchy import flat_zones, hierarchy
 from factorjepa.teacher.parts import measured
 from factorjepa.teacher.proposals import retain
 from factorjepa.teacher.regions import Region
@@ -202,6 +202,23 @@ def mosaic(side: int, colours: int, seed: int) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     palette = rng.uniform(0, 100, (colours, 3)).astype(np.float32)
     return palette[rng.integers(0, colours, (side, side))]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 14), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_leaves_are_connected_pixels_of_one_colour_in_reading_order(side: int, colours: int, seed: int) -> None:
+    lab = mosaic(side, colours, seed)
+    labels, boxes = flat_zones(lab)
+    free, count = np.ones((side, side), dtype=bool), 0
+    for row, column in np.ndindex(side, side):
+        if free[row, column]:
+            alike = (np.abs(lab - lab[row, column]).sum(axis=-1) < 4).astype(np.uint8)
+            leaf = cv2.floodFill(alike, None, (column, row), 2)[1] == 2
+            assert (labels[leaf] == count).all()
+            rows, across = np.flatnonzero(leaf.any(axis=1)), np.flatnonzero(leaf.any(axis=0))
+            assert boxes[count].tolist() == [across[0], rows[0], across[-1] + 1, rows[-1] + 1]
+            free, count = free & ~leaf, count + 1
+    assert len(boxes) == count
 
 
 @settings(max_examples=25, deadline=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..objective import LossWeights
 from ..predictors import FactorizedOptions
-from .factor import FACTORJEPA, RAW
+from .factor import CURRICULUM, FACTORJEPA, RAW
 from .method import WHOLE_RUN, Method
 
 
@@ -49,6 +49,10 @@ ABLATIONS: tuple[Method, ...] = (
         "no_reliability", "- reliability weights", "every retained target counts fully", reliability=False
     ),
     FACTORJEPA.variant("no_curriculum", "- curriculum", "all terms and raw clips from the start", stages=WHOLE_RUN),
+    RAW.variant(
+        "factorjepa_raw_views", "FactorJEPA-RAW + views", "stages and factor views without the targets",
+        stages=CURRICULUM,
+    ),
     FACTORJEPA.variant(
         "misaligned_targets", "misaligned targets", "targets of another moment of the same clip: must not help",
         targets="misaligned",

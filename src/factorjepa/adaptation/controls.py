@@ -38,4 +38,18 @@ def _geometry(injection: Literal["late", "early", "both"]) -> Method:
     )
 
 
+def _everything(injection: Literal["late", "both"]) -> Method:
+    return Method(
+        name=f"mono_matched_{injection}",
+        title=f"Monolithic + states + targets ({injection})",
+        family="control",
+        why=f"all that FactorJEPA is given, states {_WORDS[injection]}: what is left of a gain is the factorization",
+        predictor=MonolithicOptions(injection=injection, factor_heads=True),
+        losses=LossWeights(separation=0.0),  # without channels to set apart
+        stages=CURRICULUM,
+        matched=True,
+    )
+
+
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
+EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))

@@ -151,3 +151,12 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({counted(len(self.manifest), 'clip')} in {self._store.folder})"
+
+
+def clips_of(corpus: Corpus, split: Split) -> ClipSet:
+    """The clips of a split, with the split in their type."""
+    if split == Split.TRAIN:
+        return corpus.training()
+    if split == Split.AUDIT:
+        return corpus.audit()
+    return corpus.validation() if split == Split.VALIDATION else corpus.evaluation("test")

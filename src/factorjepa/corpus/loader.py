@@ -1,7 +1,8 @@
 """Batches with provenance, in an order that can be resumed to the batch.
 
 What a batch holds depends on (seed, epoch, position) and on (replication, clip) only: not on how many workers decode
-it, on what they had read ahead, or on which windows are still in memory (`memory_gb`). Over `world` processes the
+it, on what they had read ahead, or on which windows are still in memory (`memory_gb`) or were decoded before
+(`decoded`, a folder). Over `world` processes the
 batches of one step together are a stretch of the epoch's order, cut evenly: the same clips meet in a step for every
 `world` with the same `world * batch_size`.
 """
@@ -13,6 +14,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import cv2
@@ -23,11 +25,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import CorpusError, FactorJEPAError, VideoError
-from ..pixels import resize_to_cover, to_video
+from ..pixels import to_video
 from ..seeding import stream
 from ..transfer import sent
-from ..video import read_frames
 from .access import ClipSet, EvaluationClips, TrainingClips
+from .decoded_windows import DecodedWindows, read_window
 from .manifest import Clip
 from .windows import WindowSpec, refuse_short, window_times
 
@@ -93,20 +95,11 @@ class _Memory:
         return _Decoded(torch.stack(frames), list(there), torch.stack(times), decoded.failures)
 
 
-def read_window(
-    clips: ClipSet, clip: Clip, spec: WindowSpec, replication: int
-) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """The window of one clip as the network sees it: frames `uint8 [T, H, W, 3]` and their times `[T]`."""
-    times = window_times(clip, spec, replication)
-    frames = read_frames(clips.video(clip), times, f"clip {clip.clip_id!r} ({clip.path})")
-    return resize_to_cover(frames, spec.size, spec.size), times
-
-
 class _Windows(Dataset[_Decoded]):
-    """Decodes one batch, given by the positions of its clips."""
+    """Decodes one batch, given by the positions of its clips; what was decoded before is copied."""
 
-    def __init__(self, clips: ClipSet, spec: WindowSpec, replication: int) -> None:
-        self.clips, self.spec, self.replication = clips, spec, replication
+    def __init__(self, clips: ClipSet, spec: WindowSpec, replication: int, decoded: DecodedWindows | None) -> None:
+        self.clips, self.spec, self.replication, self.decoded = clips, spec, replication, decoded
 
     def __getitem__(self, indices: Sequence[int]) -> _Decoded:
         spec = self.spec
@@ -117,6 +110,11 @@ class _Windows(Dataset[_Decoded]):
         for index in indices:
             clip = self.clips[index]
             row = len(decoded)
+            known = None if self.decoded is None else self.decoded.of(clip)
+            if known is not None:
+                frames[row], times[row] = known, window_times(clip, spec, self.replication)
+                decoded.append(index)
+                continue
             try:
                 frames[row], times[row] = read_window(self.clips, clip, spec, self.replication)
             except FactorJEPAError as error:
@@ -143,6 +141,7 @@ class _Batches:
         on_error: OnError,
         start_method: str | None,
         memory_gb: float,
+        decoded: Path | None,
     ) -> None:
         if batch_size < 1 or workers < 0 or not 0 <= rank < world:
             raise CorpusError(
@@ -157,13 +156,14 @@ class _Batches:
         self.replication, self.rank, self.world, self.on_error = replication, rank, world, on_error
         self._start_method = start_method
         self._memory = _Memory(memory_gb)
+        self._decoded = None if decoded is None else DecodedWindows(decoded, clips.split, spec, replication)
         self.skipped: dict[str, str] = {}  # clip_id -> why, of everything skipped so far
 
     def _decode(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch | None]:
         """The batches in order; None for one of which no clip could be read."""
         plan = [self._memory.missing(batch) for batch in batches]
         reader: DataLoader[_Decoded] = DataLoader(
-            _Windows(self.clips, self.spec, self.replication),
+            _Windows(self.clips, self.spec, self.replication, self._decoded),
             batch_size=None,
             sampler=[part for part in plan if part],  # an item of `_Windows` is what a batch lacks
             num_workers=self.workers,
@@ -213,13 +213,16 @@ class Loader(_Batches):
         on_error: OnError = "raise",
         start_method: str | None = None,
         memory_gb: float = 0.0,
+        decoded: Path | None = None,
     ) -> None:
         if not isinstance(clips, TrainingClips):
             raise CorpusError(
                 f"a training Loader takes TrainingClips, from Corpus.training(), not {type(clips).__name__}: "
                 "validation, test and audit clips must not reach training (measure with an EvaluationLoader)"
             )
-        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb)
+        super().__init__(
+            clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb, decoded
+        )
         self.seed, self.shuffle = seed, shuffle
         if not len(self):
             raise CorpusError(
@@ -314,12 +317,15 @@ class EvaluationLoader(_Batches):
         on_error: OnError = "raise",
         start_method: str | None = None,
         memory_gb: float = 0.0,
+        decoded: Path | None = None,
     ) -> None:
         if not isinstance(clips, EvaluationClips):
             raise CorpusError(
                 f"an EvaluationLoader takes EvaluationClips (validation, test or audit), not {type(clips).__name__}"
             )
-        super().__init__(clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb)
+        super().__init__(
+            clips, spec, batch_size, workers, replication, rank, world, on_error, start_method, memory_gb, decoded
+        )
         self.even = even
 
     def __len__(self) -> int:

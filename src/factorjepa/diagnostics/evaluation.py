@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 SCORES, PARTS = "scores.parquet", "parts"
 ABSENT = "not available"  # what an identity says of an instrument that nobody gave
 Progress = Callable[[int, int, str], object]
+Ahead = Callable[[Sequence["Entry"], Path, Progress | None], set[str]]  # gives the folders that it has measured
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,16 @@ class Instruments:
         return frozenset(diagnostic for diagnostic, needed in self.needs.items() if needed in new)
 
 
+@dataclass(frozen=True)
+class Registered:
+    """Instruments of the registry, as another process can be told to make them."""
+
+    names: tuple[str, ...] | None
+
+    def __call__(self) -> Instruments:
+        return Instruments.chosen(self.names)
+
+
 @dataclass
 class Evaluated:
     """What an evaluation made."""
@@ -114,59 +125,81 @@ def evaluate(
     targets: Path | None = None,
     progress: Progress | None = None,
     instruments: Instruments | None = None,
+    ahead: Ahead | None = None,
 ) -> Evaluated:
-    """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores."""
+    """Evaluate every run; one that fails is named in `failed` and does not keep the others from their scores.
+
+    `ahead` may measure some of them before, in other processes (`several`): their parts are found and kept.
+    """
     instruments = instruments or Instruments.chosen(settings.diagnostics)
-    infos = dict(instruments.infos)
-    made = Evaluated(Scores.of_rows([], infos, {}, []), out / SCORES)
+    made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
     entries, made.failed = entries_of(runs, data, targets)
-    parts: list[Scores] = []
     with only_writer(out, "evaluating"):
         remove_partials(out, deep=False)  # a decoding may be writing into decoded/
         remove_partials(out / PARTS)
-        done = 0
-        for conditions in dict.fromkeys(entry.conditions for entry in entries):
-            group = [entry for entry in entries if entry.conditions == conditions]
-            try:
-                evaluator = Evaluator(conditions, settings, device)
-                instruments.check(evaluator)
-                identity = {**evaluator.identity(), **instruments.identity}
-                shown = clips_shown(evaluator, instruments)
-                _refuse_other(out, parts, identity, instruments, entries)
-            except FactorJEPAError as error:
-                made.failed |= {str(entry.run.folder): str(error) for entry in group}
-                continue
-            for entry in group:
-                folder = str(entry.run.folder)
-                start = done
-                try:
-                    if entry.settings.resolved_method().reads_states:
-                        evaluator.refuse_without_packets()
-                    digest = entry.digest()
-                    part = _earlier(out, entry, digest)
-                    if part is not None and part.evaluator == identity and part.diagnostics == infos:
-                        made.again.append(folder)
-                    else:
-                        total = shown * len(entries)
-
-                        def told(clips: int, start: int = start, total: int = total, note: str = entry.name) -> None:
-                            if progress is not None:
-                                progress(start + clips, total, note)
-
-                        lacking = instruments.added(part, identity) if part is not None else frozenset()
-                        found = _measure(entry, evaluator, identity, instruments, device, told, lacking)
-                        part = _extended(part, found, lacking) if part is not None and lacking else found
-                        _write(out, entry, digest, part)
-                    parts.append(part)
-                except FactorJEPAError as error:
-                    made.failed[folder] = str(error)
-                done = start + shown
+        _refuse_half(out, instruments, entries)
+        fresh = ahead(entries, out, progress) if ahead is not None else set()
+        parts = measured(entries, out, settings, device, instruments, made, progress)
+        made.again = [folder for folder in made.again if folder not in fresh]
         if not parts:
             raise DiagnosticsError(f"no run could be evaluated:\n{failures(made.failed)}")
         parts += earlier_parts(out / PARTS, {entry.name for entry in entries}, parts[0])
         made.scores = Scores.joined(parts)
         made.scores.write(made.path)
     return made
+
+
+def measured(
+    entries: Sequence[Entry],
+    out: Path,
+    settings: EvaluateSettings,
+    device: torch.device,
+    instruments: Instruments,
+    made: Evaluated,
+    progress: Progress | None = None,
+    evaluators: Callable[[Conditions, EvaluateSettings, torch.device], Evaluator] = Evaluator,
+) -> list[Scores]:
+    """The part of each run, measured and written where it was not there; `made` is told what was kept and what failed.
+
+    Whoever calls this holds the folder's lock, or was asked to by who holds it.
+    """
+    infos, parts, done = dict(instruments.infos), list[Scores](), 0
+    for conditions in dict.fromkeys(entry.conditions for entry in entries):
+        group = [entry for entry in entries if entry.conditions == conditions]
+        try:
+            evaluator = evaluators(conditions, settings, device)
+            instruments.check(evaluator)
+            identity = {**evaluator.identity(), **instruments.identity}
+            shown = clips_shown(evaluator, instruments)
+            _refuse_other(out, parts, identity, instruments)
+        except FactorJEPAError as error:
+            made.failed |= {str(entry.run.folder): str(error) for entry in group}
+            continue
+        for entry in group:
+            folder, start = str(entry.run.folder), done
+            try:
+                if entry.settings.resolved_method().reads_states:
+                    evaluator.refuse_without_packets()
+                digest = entry.digest()
+                part = _earlier(out, entry, digest)
+                if part is not None and part.evaluator == identity and part.diagnostics == infos:
+                    made.again.append(folder)
+                else:
+                    total = shown * len(entries)
+
+                    def told(clips: int, start: int = start, total: int = total, note: str = entry.name) -> None:
+                        if progress is not None:
+                            progress(start + clips, total, note)
+
+                    lacking = instruments.added(part, identity) if part is not None else frozenset()
+                    found = _measure(entry, evaluator, identity, instruments, device, told, lacking)
+                    part = _extended(part, found, lacking) if part is not None and lacking else found
+                    _write(out, entry, digest, part)
+                parts.append(part)
+            except FactorJEPAError as error:
+                made.failed[folder] = str(error)
+            done = start + shown
+    return parts
 
 
 def failures(failed: Mapping[str, str]) -> str:
@@ -288,12 +321,28 @@ def _extended(part: Scores, found: Scores, added: frozenset[str]) -> Scores:
     return Scores(table, found.diagnostics, found.evaluator, [dataclasses.replace(now, missing=missing)])
 
 
-def _refuse_other(
-    out: Path, parts: Sequence[Scores], identity: dict[str, str], instruments: Instruments, entries: Sequence[Entry]
-) -> None:
+def _refuse_half(out: Path, instruments: Instruments, entries: Sequence[Entry]) -> None:
+    """An instrument that was absent is for all scored runs: the others would be left behind without it."""
+    try:
+        there = Scores.read(out / SCORES)
+    except ScoresError:
+        return
+    identity = instruments.identity
+    new = sorted(
+        name for name in {*instruments.needs.values()} if there.evaluator.get(name) == ABSENT != identity.get(name)
+    )
+    if new and (others := sorted(there.scored() - {entry.key for entry in entries})):
+        named = ", ".join(f"{method} with seed {seed} on {backbone}" for backbone, method, seed in others)
+        raise DiagnosticsError(
+            f"{out}: holds scores of more runs ({named}), measured without {' and '.join(new)}. Scores are added to "
+            "all of them or to none: name these runs, too"
+        )
+
+
+def _refuse_other(out: Path, parts: Sequence[Scores], identity: dict[str, str], instruments: Instruments) -> None:
     """Scores by another evaluator are not overwritten: they took long to make. Nor could they join with `parts`.
 
-    Those that only lack an instrument are completed, all of them: half a table would be left behind otherwise.
+    Those that only lack an instrument are completed.
     """
     mine = Scores.of_rows([], instruments.infos, identity, [])
     for part in parts[:1]:
@@ -302,13 +351,7 @@ def _refuse_other(
         there = Scores.read(out / SCORES)
     except ScoresError:
         return
-    if added := instruments.added(there, identity):
-        if others := sorted(there.scored() - {entry.key for entry in entries}):
-            named = ", ".join(f"{method} with seed {seed} on {backbone}" for backbone, method, seed in others)
-            raise DiagnosticsError(
-                f"{out}: holds scores of more runs ({named}). {', '.join(sorted(added))} would be added to all of them "
-                "or to none: name these runs, too"
-            )
+    if instruments.added(there, identity):
         return
     try:
         Scores.joined([there, mine])

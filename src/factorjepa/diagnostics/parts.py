@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..config import Settings
@@ -29,8 +30,11 @@ def clip_sets(corpus: Corpus, settings: EvaluateSettings) -> dict[Role, ClipSet]
 
 def batches(clips: ClipSet, window: WindowSpec, settings: EvaluateSettings) -> Iterator[Batch]:
     """Every clip once, in a fixed order."""
+    decoded = Path(settings.windows) if settings.windows else None
     if isinstance(clips, EvaluationClips):
-        yield from EvaluationLoader(clips, window, settings.batch, settings.workers, replication=settings.replication)
+        yield from EvaluationLoader(
+            clips, window, settings.batch, settings.workers, replication=settings.replication, decoded=decoded
+        )
         return
     assert isinstance(clips, TrainingClips)
     whole = len(clips) // settings.batch * settings.batch  # a training loader leaves out what fills no batch
@@ -38,7 +42,9 @@ def batches(clips: ClipSet, window: WindowSpec, settings: EvaluateSettings) -> I
     if whole < len(clips):
         pieces.append((clips[whole:], len(clips) - whole))
     for some, size in pieces:
-        yield from Loader(some, window, size, 0, settings.workers, replication=settings.replication, shuffle=False)
+        yield from Loader(
+            some, window, size, 0, settings.workers, replication=settings.replication, shuffle=False, decoded=decoded
+        )
 
 
 def digest_of(clips: ClipSet) -> str:

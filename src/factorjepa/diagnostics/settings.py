@@ -101,4 +101,5 @@ class EvaluateSettings(Settings):
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     batch: int = Field(default=8, ge=1)  # clips at a time; changes no number beyond rounding
     workers: int = Field(default=0, ge=0)  # processes that decode
+    windows: str | None = None  # folder of windows that were decoded before: see `corpus.decoded_windows`
     memory_gb: float = Field(default=2.0, ge=0)  # of each part, kept for the next run; beyond it made again

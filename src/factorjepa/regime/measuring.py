@@ -9,13 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
-from ..corpus.access import ClipSet, Corpus
+from ..corpus.access import ClipSet, Corpus, clips_of
 from ..corpus.manifest import Clip, Manifest
 from ..corpus.splits import Split
 from ..corpus.store import TRUTH, open_store, sidecar_path
 from ..errors import RegimeError
 from ..teacher.cache import HEADER, PacketCache, Packets, corpus_identity
-from ..teacher.teacher import clips_of, teacher_window
+from ..teacher.teacher import teacher_window
 from ..world import ClipTruth
 from .axes import NAMES, OF_CLASSES, frame_measures
 from .classes import ClassAssigner

@@ -18,6 +18,7 @@ from ..decoded import FOLDER
 from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate
 from ..diagnostics.evaluator import Evaluator
 from ..diagnostics.settings import EvaluateSettings
+from ..diagnostics.several import SideBySide
 from ..errors import RenderingError
 from ..scores import DiagnosticInfo
 from ..storage import write_text
@@ -74,15 +75,18 @@ def evaluate_decoded(
     data: Path | None = None,
     targets: Path | None = None,
     progress: Progress | None = None,
+    side_by_side: int = 1,
 ) -> Evaluated:
     """Scores of decoded futures into OUT/decoded. One backbone at a time: a decoder belongs to one.
 
     Weights of LPIPS or a detector given later add their scores to finished ones; futures are drawn again for that, and
     nothing else is measured.
     """
-    studio = open_studio(runs, looking, device, data, targets)
+    arch, corpus = _backbone_and_corpus(runs, data, targets)
+    studio = looking.studio(arch, corpus, device)
+    ahead = SideBySide(side_by_side, settings, device, _Instruments(looking, arch, corpus, str(device)))
     made = evaluate(
-        runs, out / FOLDER, settings, device, data, targets, progress, instruments(studio, looking)
+        runs, out / FOLDER, settings, device, data, targets, progress, instruments(studio, looking), ahead
     )  # fmt: skip
     about = {"digest": studio.stored.digest, **studio.stored.contract}
     write_text(out / FOLDER / CONTRACT, json.dumps(about, indent=1) + "\n")
@@ -93,13 +97,31 @@ def open_studio(
     runs: Sequence[Path], looking: Looking, device: torch.device, data: Path | None, targets: Path | None
 ) -> Studio:
     """Of the backbone that all runs share."""
+    arch, corpus = _backbone_and_corpus(runs, data, targets)
+    return looking.studio(arch, corpus, device)
+
+
+@dataclass(frozen=True)
+class _Instruments:
+    """Every decoded diagnostic, as another process can be told to make them."""
+
+    looking: Looking
+    arch: str
+    data: Path
+    device: str
+
+    def __call__(self) -> Instruments:
+        return instruments(self.looking.studio(self.arch, self.data, torch.device(self.device)), self.looking)
+
+
+def _backbone_and_corpus(runs: Sequence[Path], data: Path | None, targets: Path | None) -> tuple[str, Path]:
     entries, broken = entries_of(runs, data, targets)
     if not entries:
         raise RenderingError("\n".join(broken.values()) or "there are no runs to render")
     arches = sorted({entry.conditions.arch for entry in entries})
     if len(arches) > 1:
         raise RenderingError(f"a decoder belongs to one backbone, these runs to {', '.join(arches)}: render them apart")
-    return looking.studio(arches[0], Path(entries[0].conditions.data), device)
+    return arches[0], Path(entries[0].conditions.data)
 
 
 def check_fits(studio: Studio, looking: Looking, evaluator: Evaluator) -> None:

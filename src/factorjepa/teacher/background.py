@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..pixels import Frames
+from .channels import length
 from .regions import Floats
 from .trajectories import camera_chain
 
@@ -42,7 +43,7 @@ def change(shown: Frames, camera: Floats, known: int) -> Floats:
         back = cv2.invertAffineTransform(place)
         expected = cv2.warpAffine(colours, back, (side, side))
         seen = cv2.cvtColor(calm[t].astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
-        difference[t] = np.sqrt(((seen - expected) ** 2).sum(axis=-1))
+        difference[t] = length(seen - expected)
         is_known[t] = cv2.warpAffine(enough, back, (side, side), flags=cv2.INTER_NEAREST) > 0
     usual = np.median(difference[:known][is_known[:known]]) if is_known[:known].any() else 0.0
     more = np.maximum(difference - np.float32(usual), 0) / np.float32(_SEEN)

@@ -114,9 +114,12 @@ def _followed(
     if corners is None:
         return none, none
     there, found = _lucas_kanade(before, after, corners, shift)
+    found &= ((there >= 0) & (there < _SIDE)).all(axis=1)
+    corners, there = corners[found], there[found]
+    if not len(corners):
+        return none, none
     back, returned = _lucas_kanade(after, before, there, -shift)
-    kept = found & returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
-    kept &= ((there >= 0) & (there < _SIDE)).all(axis=1)
+    kept = returned & (np.abs(back - corners).max(axis=1) < _THERE_AND_BACK)
     return corners[kept].astype(np.float64), there[kept].astype(np.float64)
 
 

@@ -3,6 +3,8 @@
 Each frame is brought to 256 px and cut into 32 x 32 cells. A cell is described by the mean and spread of its Lab
 colour, the directions and strength of its edges, and its texture (local binary patterns), by itself and with the cells
 around it. Nothing says where the cell is: the same thing looks the same everywhere.
+
+Shapes: p pixels of a cell (64), c cells of a frame (1024).
 """
 
 from __future__ import annotations
@@ -75,8 +77,10 @@ class ClassicalFeatures:
 def measure(frame: NDArray[np.uint8]) -> dict[str, Floats]:
     """A frame of 256 px to the measures of each group as they are, each `[32, 32, n]`."""
     lab: Floats = np.asarray(cv2.cvtColor(frame.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)  # L to 100
-    colour, squares = _cells(lab), _cells(lab * lab)
-    edges, patterns = _cells(_edges(lab[..., 0])), _cells(_patterns(lab[..., 0]))
+    lightness = np.ascontiguousarray(lab[..., 0])
+    lab_pc3 = _by_cell(lab)
+    colour, squares = _mean(lab_pc3), _mean(lab_pc3 * lab_pc3)
+    edges, patterns = _edges(lightness), _patterns(lightness)
     near_colour, near_squares, near_edges = _around(colour), _around(squares), _around(edges)
     return {
         "colour": colour,
@@ -101,10 +105,16 @@ def _unit(cells: Floats) -> Floats:
     return unit
 
 
-def _cells(image: Floats) -> Floats:
-    """Means over the cells, `[256, 256, C]` -> `[32, 32, C]`."""
+def _by_cell(image: Floats) -> Floats:
+    """`[256, 256, C]` -> `[p, c, C]`: cells that lie side by side are added up at once, a pixel of each at a time."""
     step = _SIDE // GRID
-    means: Floats = image.reshape(GRID, step, GRID, step, -1).mean(axis=(1, 3))
+    apart = image.reshape(GRID, step, GRID, step, -1).transpose(1, 3, 0, 2, 4)
+    return np.ascontiguousarray(apart).reshape(step * step, GRID * GRID, -1)
+
+
+def _mean(values_pcC: Floats) -> Floats:
+    """Means over the cells, `[p, c, C]` -> `[32, 32, C]`."""
+    means: Floats = values_pcC.mean(axis=0).reshape(GRID, GRID, -1)
     return means
 
 
@@ -122,19 +132,20 @@ def _spread(mean: Floats, square: Floats) -> Floats:
 
 
 def _edges(lightness: Floats) -> Floats:
-    """Strength of the edge at each pixel, and its share in each direction, `[256, 256, 1 + 8]`.
+    """Strength of the edges of each cell, and its share in each direction, `[32, 32, 1 + 8]`.
 
     A direction and its opposite are one, so angles are doubled; each bin takes the cosine of the doubled angle between,
     where positive, so that turning by a little changes little.
     """
-    dx = cv2.Scharr(lightness, cv2.CV_32F, 1, 0, scale=1 / 32)
-    dy = cv2.Scharr(lightness, cv2.CV_32F, 0, 1, scale=1 / 32)
-    strength = np.sqrt(dx * dx + dy * dy)
+    slopes = (cv2.Scharr(lightness, cv2.CV_32F, *axis, scale=1 / 32) for axis in ((1, 0), (0, 1)))
+    dx, dy = (_by_cell(np.asarray(slope, np.float32)) for slope in slopes)
+    across, down = dx * dx, dy * dy
+    strength = np.sqrt(across + down)
     safe = np.maximum(strength, np.float32(1e-6))
-    doubled = np.stack(((dx * dx - dy * dy) / safe, 2 * dx * dy / safe), axis=-1)
+    doubled = np.concatenate(((across - down) / safe, 2 * dx * dy / safe), axis=-1)
     angles = 2 * np.pi * np.arange(_DIRECTIONS, dtype=np.float32) / _DIRECTIONS
-    bins = np.maximum(doubled @ np.stack((np.cos(angles), np.sin(angles))), 0)
-    return np.concatenate((strength[..., None], bins), axis=-1)
+    bins = doubled @ np.stack((np.cos(angles), np.sin(angles)))
+    return np.concatenate((_mean(strength), _mean(np.maximum(bins, 0, out=bins))), axis=-1)
 
 
 def _directions(edges: Floats) -> Floats:
@@ -142,15 +153,27 @@ def _directions(edges: Floats) -> Floats:
     return directions
 
 
+def _kinds() -> NDArray[np.uint8]:
+    """Which of the ten local patterns the eight bits of a ring are: rotation-invariant, uniform binary patterns."""
+    ring = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    changes = np.count_nonzero(ring != np.roll(ring, 1, axis=1), axis=1)
+    return np.where(changes <= 2, np.count_nonzero(ring, axis=1), _PATTERNS - 1).astype(np.uint8)
+
+
+_RING = ((0, 2), (1, 1), (2, 0), (1, -1), (0, -2), (-1, -1), (-2, 0), (-1, 1))  # rows and columns from the centre
+_KINDS = _kinds()
+_CELL = np.arange(_SIDE)[:, None] * GRID // _SIDE * GRID + np.arange(_SIDE) * GRID // _SIDE  # of each pixel
+
+
 def _patterns(lightness: Floats) -> Floats:
-    """Which of the ten local patterns each pixel has, one-hot: rotation-invariant, uniform binary patterns."""
+    """The share of each of the ten local patterns among each cell's pixels, `[32, 32, 10]`."""
     calm = cv2.GaussianBlur(lightness, (0, 0), 1.0, borderType=cv2.BORDER_REPLICATE)
     wide = np.pad(calm, 2, mode="edge")
-    ring = ((0, 2), (1, 1), (2, 0), (1, -1), (0, -2), (-1, -1), (-2, 0), (-1, 1))
-    brighter = np.stack(
-        [wide[2 + y : 2 + y + _SIDE, 2 + x : 2 + x + _SIDE] > calm + np.float32(_BRIGHTER) for y, x in ring]
-    )
-    changes = np.count_nonzero(brighter != np.roll(brighter, 1, axis=0), axis=0)
-    kind = np.where(changes <= 2, np.count_nonzero(brighter, axis=0), _PATTERNS - 1)
-    one_hot: Floats = (kind[..., None] == np.arange(_PATTERNS)).astype(np.float32)
-    return one_hot
+    enough = calm + np.float32(_BRIGHTER)
+    ring = np.zeros((_SIDE, _SIDE), np.uint8)
+    for bit, (y, x) in enumerate(_RING):
+        brighter = wide[2 + y : 2 + y + _SIDE, 2 + x : 2 + x + _SIDE] > enough
+        ring |= brighter.view(np.uint8) * np.uint8(1 << bit)
+    counts = np.bincount((_CELL * _PATTERNS + _KINDS[ring]).ravel(), minlength=GRID * GRID * _PATTERNS)
+    shares: Floats = counts.reshape(GRID, GRID, _PATTERNS).astype(np.float32) / np.float32((_SIDE // GRID) ** 2)
+    return shares

@@ -32,6 +32,7 @@ from scipy.ndimage import gaussian_filter
 
 from ..pixels import Frames, resize_to_cover
 from .background import change
+from .channels import length
 from .regions import Floats
 from .scene_flow import REFERENCE, scene_flow
 
@@ -92,9 +93,10 @@ def combined(cues: Floats, known: int, weights: tuple[float, ...] = WEIGHTS) -> 
 
 def _rarity(lab: Floats, known: int) -> Floats:
     """Minus the log share of each pixel's colour among the context's, `[T, S, S]`."""
-    place = ((lab - _BIN_LOW) / _BIN_SPAN * np.array(_BINS, np.float32)).astype(np.int64)
-    place = place.clip(0, np.array(_BINS) - 1)
-    flat = (place[..., 0] * _BINS[1] + place[..., 1]) * _BINS[2] + place[..., 2]
+    flat = np.zeros(lab.shape[:-1], np.int64)
+    for k, bins in enumerate(_BINS):
+        place = ((lab[..., k] - _BIN_LOW[k]) / _BIN_SPAN[k] * np.float32(bins)).astype(np.int64)
+        flat = flat * bins + place.clip(0, bins - 1)
     counts = np.bincount(flat[:known].ravel(), minlength=int(np.prod(_BINS))).reshape(_BINS).astype(np.float64)
     share = gaussian_filter(counts, 0.7) / counts.sum()
     rarity: Floats = -np.log(share.ravel() + 1e-6).astype(np.float32)[flat]
@@ -107,7 +109,7 @@ def _enclosure(lab: Floats) -> Floats:
     Two rounds of sweeps down, up, right and left: ways with more than a few turns come out a little long.
     """
     calm = np.stack([cv2.GaussianBlur(image, (0, 0), 0.7) for image in lab])
-    steps = {axis: np.sqrt((np.diff(calm, axis=axis) ** 2).sum(axis=-1)) for axis in (1, 2)}
+    steps = {axis: length(np.diff(calm, axis=axis)) for axis in (1, 2)}
     far = np.full_like(lab[..., 0], np.inf)
     side = far.shape[1]
     far[:, :: side - 1] = 0

@@ -3,7 +3,8 @@
 Every node is a connected part of the picture, and every agent that stands out from what is around it is near some node.
 Joining is Ward's: the two neighbours join whose union has the least scatter, so small and similar parts go first and
 large or different ones last. All pairs that are each other's best are joined at once, which gives the tree that joining
-one pair at a time would give, in a few dozen rounds of array operations.
+one pair at a time would give, in a few dozen rounds of array operations. Rows are picked with `take` and by number: by
+a mask they take several times as long.
 
 Shapes: S side of the mask grid, M nodes, of which the first are the leaves; K columns.
 """
@@ -11,13 +12,14 @@ Shapes: S side of the mask grid, M nodes, of which the first are the leaves; K c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import csc_array
 
+from .channels import length, total
 from .regions import Floats
 
 Doubles = NDArray[np.float64]
@@ -48,23 +50,20 @@ class Hierarchy:
 
     def summed(self, values: NDArray[np.floating]) -> Doubles:
         """Sums over every node's pixels of columns `[S, S, K]`, `[M, K]`."""
-        count = self.leaf_count
-        flat, columns = self.leaves.ravel(), values.reshape(self.leaves.size, -1)
-        sums = np.zeros((len(self.parent), columns.shape[1]))
-        for k in range(columns.shape[1]):
-            sums[:count, k] = np.bincount(flat, weights=columns[:, k], minlength=count)
+        sums = np.empty((len(self.parent), values.shape[-1]))
+        sums[: self.leaf_count] = _leaf_sums(self.leaves, self.leaf_count, values)
         for new, one, other in self.upwards():
-            sums[new] = sums[one] + sums[other]
+            np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
         return sums
 
     def shared(self, labels: Integers, count: int) -> Doubles:
         """How many pixels of each of `count` labels every node has, `[M, count]`; -1 in `labels` `[S, S]` is none."""
-        labelled = labels >= 0
-        pairs = self.leaves[labelled] * count + labels[labelled]
+        labelled = np.flatnonzero(labels >= 0)
+        pairs = self.leaves.take(labelled) * count + labels.take(labelled)
         found = np.zeros((len(self.parent), count))
         found[: self.leaf_count] = np.bincount(pairs, minlength=self.leaf_count * count).reshape(-1, count)
         for new, one, other in self.upwards():
-            found[new] = found[one] + found[other]
+            np.add(found.take(one, axis=0), found.take(other, axis=0), out=found[new])
         return found
 
     def best_apart(self, worth: Doubles) -> Integers:
@@ -93,38 +92,38 @@ class Hierarchy:
         return (len(self.parent) + 1) // 2
 
 
-def flat_zones(lab: Floats) -> tuple[Integers, int]:
-    """Connected pixels of practically one colour: labels `[S, S]` and how many."""
+def flat_zones(lab: Floats) -> tuple[Integers, Integers]:
+    """Connected pixels of practically one colour: labels `[S, S]` in reading order, and their boxes."""
     side = len(lab)
-    pixels = np.arange(side * side).reshape(side, side)
-    across = np.abs(np.diff(lab, axis=1)).sum(axis=-1) < _FLAT
-    down = np.abs(np.diff(lab, axis=0)).sum(axis=-1) < _FLAT
-    first = np.concatenate([pixels[:, :-1][across], pixels[:-1][down]])
-    second = np.concatenate([pixels[:, 1:][across], pixels[1:][down]])
-    links = coo_array((np.ones(first.size, dtype=bool), (first, second)), shape=(side * side, side * side))
-    count, labels = connected_components(links, directed=False)
-    return labels.reshape(side, side).astype(np.int64), int(count)
+    # Pixels at even places, and between two of them 1 where they belong together.
+    links = np.zeros((2 * side - 1, 2 * side - 1), np.uint8)
+    links[::2, ::2] = 1
+    links[::2, 1::2] = total(np.abs(np.diff(lab, axis=1))) < _FLAT
+    links[1::2, ::2] = total(np.abs(np.diff(lab, axis=0))) < _FLAT
+    _, labels, found, _ = cv2.connectedComponentsWithStats(links, connectivity=4)
+    low, size = found[1:, :2].astype(np.int64), found[1:, 2:4]
+    return labels[::2, ::2].astype(np.int64) - 1, np.concatenate([low, low + size + 1], axis=1) // 2
 
 
 def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
     """The tree of a frame whose pixels lie at `place` `[S, S, P]`: near is alike."""
-    leaves, count = flat_zones(lab)
+    leaves, boxes = flat_zones(lab)
+    count = len(boxes)
     room = 2 * count - 1  # a tree that joins two at a time
-    area, sums = np.zeros(room), np.zeros((room, place.shape[-1]))
+    area, sums, mean = np.empty(room), np.empty((room, place.shape[-1])), np.empty((room, place.shape[-1]))
+    area[:count], sums[:count] = np.bincount(leaves.ravel()), _leaf_sums(leaves, count, place)
+    np.divide(sums[:count], area[:count, None], out=mean[:count])
     outline, contrast, grain, paid = np.zeros(room), np.zeros(room), np.zeros(room), np.zeros(room)
-    parent, children = np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64)
-    flat = leaves.ravel()
-    area[:count] = np.bincount(flat, minlength=count)
-    for k in range(place.shape[-1]):
-        sums[:count, k] = np.bincount(flat, weights=place[..., k].ravel(), minlength=count)
-    mean = sums / np.maximum(area, 1)[:, None]
+    parent, children, box = np.full(room, -1, np.int64), np.full((room, 2), -1, np.int64), np.empty((room, 4), np.int64)
+    box[:count] = boxes
     a, b, shared, strength = _borders(leaves, lab)
     for end in (a, b):
         outline[:count] += np.bincount(end, weights=shared, minlength=count)
         contrast[:count] += np.bincount(end, weights=strength, minlength=count)
 
     def cost(a: Integers, b: Integers) -> Doubles:
-        apart = mean[a] - mean[b]
+        apart = mean.take(a, axis=0)
+        apart -= mean.take(b, axis=0)
         return np.asarray(area[a] * area[b] / (area[a] + area[b]) * np.einsum("ij,ij->i", apart, apart))
 
     price = cost(a, b)
@@ -133,30 +132,28 @@ def hierarchy(lab: Floats, place: Floats) -> Hierarchy:
     while a.size:
         joined = _mutual(a, b, price, least, first)
         one, other = a[joined], b[joined]
-        new = np.arange(made, made + joined.size)
-        parent[one] = parent[other] = new
+        new = slice(made, made + joined.size)
+        now[one] = now[other] = parent[one] = parent[other] = np.arange(new.start, new.stop)
         children[new, 0], children[new, 1] = one, other
         area[new] = area[one] + area[other]
-        sums[new] = sums[one] + sums[other]
-        mean[new] = sums[new] / area[new, None]
+        np.add(sums.take(one, axis=0), sums.take(other, axis=0), out=sums[new])
+        np.divide(sums[new], area[new, None], out=mean[new])
+        np.minimum(box[one, :2], box[other, :2], out=box[new, :2])
+        np.maximum(box[one, 2:], box[other, 2:], out=box[new, 2:])
         outline[new] = outline[one] + outline[other] - 2 * shared[joined]
         contrast[new] = contrast[one] + contrast[other] - 2 * strength[joined]
         grain[new] = grain[one] + grain[other] + strength[joined]
         paid[new] = price[joined]
-        rounds.append((made, made + joined.size))
-        made += joined.size
-        now[one] = now[other] = new
+        rounds.append((new.start, new.stop))
+        made = new.stop
         x, y = now[a], now[b]
-        changed = (x != a) | (y != b)
-        same = ~changed
-        x, y, length, power = _together(x[changed], y[changed], shared[changed], strength[changed], made)
+        moved = (x != a) | (y != b)
+        changed, same = np.flatnonzero(moved), np.flatnonzero(~moved)
+        x, y, sides, power = _together(x[changed], y[changed], shared[changed], strength[changed], made)
         a, b = np.concatenate([a[same], x]), np.concatenate([b[same], y])
-        shared, strength = np.concatenate([shared[same], length]), np.concatenate([strength[same], power])
+        shared, strength = np.concatenate([shared[same], sides]), np.concatenate([strength[same], power])
         price = np.concatenate([price[same], cost(x, y)])
-    tree = Hierarchy(
-        leaves, parent, children, tuple(rounds), area, np.empty((0, 4), np.int64), outline, contrast, grain, paid
-    )
-    return replace(tree, box=_boxes(tree))
+    return Hierarchy(leaves, parent, children, tuple(rounds), area, box, outline, contrast, grain, paid)
 
 
 def _mutual(a: Integers, b: Integers, cost: Doubles, least: Doubles, first: Integers) -> Integers:
@@ -176,7 +173,7 @@ def _borders(labels: Integers, lab: Floats) -> tuple[Integers, Integers, Doubles
     """Pairs of leaves that touch, along how many pixel sides, and the sum of colour differences across them."""
     first = np.concatenate([labels[:, :-1].ravel(), labels[:-1].ravel()])
     second = np.concatenate([labels[:, 1:].ravel(), labels[1:].ravel()])
-    step = [np.sqrt((np.diff(lab, axis=axis) ** 2).sum(axis=-1)).ravel() for axis in (1, 0)]
+    step = [length(np.diff(lab, axis=axis)).ravel() for axis in (1, 0)]
     return _together(first, second, np.ones(first.size), np.concatenate(step).astype(np.float64), int(labels.max()) + 1)
 
 
@@ -184,25 +181,17 @@ def _together(
     a: Integers, b: Integers, shared: Doubles, strength: Doubles, nodes: int
 ) -> tuple[Integers, Integers, Doubles, Doubles]:
     """Each pair of different nodes once, the smaller number first, with the sums over its repetitions."""
-    apart = a != b
+    apart = np.flatnonzero(a != b)
     a, b, shared, strength = a[apart], b[apart], shared[apart], strength[apart]
     keys, place = np.unique(np.minimum(a, b) * nodes + np.maximum(a, b), return_inverse=True)
-    length, power = (
+    sides, power = (
         np.bincount(place, weights=values, minlength=keys.size).astype(np.float64) for values in (shared, strength)
     )
-    return keys // nodes, keys % nodes, length, power
+    return keys // nodes, keys % nodes, sides, power
 
 
-def _boxes(tree: Hierarchy) -> Integers:
-    side, count = len(tree.leaves), tree.leaf_count
-    rows, columns = (part.ravel() for part in np.mgrid[:side, :side])
-    flat = tree.leaves.ravel()
-    box = np.empty((len(tree.parent), 4), np.int64)
-    box[:, :2], box[:, 2:] = side, 0
-    for k, values in enumerate((columns, rows)):
-        np.minimum.at(box[:count, k], flat, values)
-        np.maximum.at(box[:count, k + 2], flat, values + 1)
-    for new, one, other in tree.upwards():
-        box[new, :2] = np.minimum(box[one, :2], box[other, :2])
-        box[new, 2:] = np.maximum(box[one, 2:], box[other, 2:])
-    return box
+def _leaf_sums(leaves: Integers, count: int, values: NDArray[np.floating]) -> Doubles:
+    """Sums over the pixels of each of `count` leaves of columns `[S, S, K]`, `[count, K]`."""
+    pixels = leaves.size
+    members = csc_array((np.ones(pixels), leaves.ravel(), np.arange(pixels + 1)), shape=(count, pixels))
+    return np.asarray(members @ values.reshape(pixels, -1))

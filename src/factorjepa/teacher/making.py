@@ -18,7 +18,7 @@ import cv2
 import torch
 
 from .. import __version__
-from ..corpus.access import ClipSet, Corpus
+from ..corpus.access import ClipSet, Corpus, clips_of
 from ..corpus.manifest import Clip
 from ..corpus.splits import Split
 from ..corpus.windows import refuse_short
@@ -38,7 +38,7 @@ from .cache import (
 from .packet import Packet
 from .packet_shards import Shard, write_shard
 from .settings import TeacherSettings
-from .teacher import Teacher, clips_of, window_of
+from .teacher import Teacher, window_of
 
 PER_SHARD = 128
 

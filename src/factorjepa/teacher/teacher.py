@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..corpus.access import AuditClips, ClipSet, Corpus
+from ..corpus.access import AuditClips, ClipSet
 from ..corpus.manifest import Clip
-from ..corpus.splits import Split
 from ..corpus.windows import WindowSpec, window_times
 from ..errors import TeacherError
 from ..pixels import Frames, resize_to_cover
@@ -65,12 +64,3 @@ def teacher_window(clips: ClipSet, clip: Clip, settings: TeacherSettings, replic
 
 def window_of(settings: TeacherSettings) -> WindowSpec:
     return WindowSpec(frames=settings.frames, fps=settings.fps)
-
-
-def clips_of(corpus: Corpus, split: Split) -> ClipSet:
-    """The clips of a split, with the split in their type."""
-    if split == Split.TRAIN:
-        return corpus.training()
-    if split == Split.AUDIT:
-        return corpus.audit()
-    return corpus.validation() if split == Split.VALIDATION else corpus.evaluation("test")

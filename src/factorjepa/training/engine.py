@@ -96,13 +96,14 @@ class Engine:
                 f"{len(training)} training clips do not fill one pass of {counted(world, 'process', 'processes')} x "
                 f"batch={settings.batch}: set batch to {len(training) // world} or less"
             )
+        decoded = Path(settings.windows) if settings.windows else None
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
-            replication=settings.replication, rank=rank, world=world, memory_gb=settings.memory_gb,
+            replication=settings.replication, rank=rank, world=world, memory_gb=settings.memory_gb, decoded=decoded,
         )  # fmt: skip
         self.evaluation = EvaluationLoader(
-            validation, settings.window, settings.batch, settings.workers,
-            replication=settings.replication, rank=rank, world=world, even=True, memory_gb=settings.memory_gb,
+            validation, settings.window, settings.batch, settings.workers, replication=settings.replication,
+            rank=rank, world=world, even=True, memory_gb=settings.memory_gb, decoded=decoded,
         )  # fmt: skip
         self.packets = self.elsewhere = self.validation_packets = None
         self.scales: Scales | None = None

@@ -20,7 +20,7 @@ from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.
-LAYOUT = ("batch", "workers", "memory_gb", "recompute", "compile", "keep", "parallel", "log_to")
+LAYOUT = ("batch", "workers", "memory_gb", "windows", "recompute", "compile", "keep", "parallel", "log_to")
 Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
 
@@ -68,6 +68,7 @@ class TrainSettings(Settings):
     keep: int = Field(default=2, ge=1)  # checkpoints besides the best
     workers: int = Field(default=0, ge=0)  # processes that decode
     memory_gb: float = Field(default=2.0, ge=0)  # of decoded windows to keep, each of training and of validation clips
+    windows: str | None = None  # folder of decoded windows that several runs share: see `corpus.decoded_windows`
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
     recompute: bool = False  # activation checkpointing
     compile: bool | None = None  # torch.compile of the blocks; None: on a GPU with Triton

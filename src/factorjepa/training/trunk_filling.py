@@ -18,7 +18,7 @@ import torch
 
 from ..backbones.blocks import fastest_attention
 from ..corpus.access import Corpus
-from ..corpus.loader import read_window
+from ..corpus.decoded_windows import read_window
 from ..corpus.manifest import Clip
 from ..corpus.splits import Split
 from ..engines import Engine as Workforce

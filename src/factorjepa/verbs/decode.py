@@ -98,6 +98,7 @@ def evaluate(
     data: Data = None,
     targets: Targets = None,
     change: Change = None,
+    side_by_side: Annotated[int, typer.Option(help="Runs at a time, each in a process of its own.", min=1)] = 1,
     device: Device = None,
 ) -> None:
     """Measure decoded futures: PSNR, SSIM, LPIPS, flow, agents; end to end, against the oracle, and the visible gap.
@@ -116,8 +117,9 @@ def evaluate(
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
     looking = Looking(decoder, lpips, detector)
-    with counting("decoding", "clip") as progress:
-        made = evaluate_decoded(runs, out, looking, settings, chosen_device(device), data, targets, progress)
+    place = chosen_device(device)
+    with counting("decoding", "run" if side_by_side > 1 else "clip") as progress:
+        made = evaluate_decoded(runs, out, looking, settings, place, data, targets, progress, side_by_side)
     comparing = CompareSettings(mixed="none")
     try:
         comparison = compare(made.scores, comparing)

@@ -40,6 +40,7 @@ def evaluate(
     examples: Annotated[
         int, typer.Option(help="Clips kept for the report to show, with maps and questions.", min=0)
     ] = 0,
+    side_by_side: Annotated[int, typer.Option(help="Runs at a time, each in a process of its own.", min=1)] = 1,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
 ) -> None:
     """Measure runs with every diagnostic, in one pass over the clips. Run it again to finish or to add runs.
@@ -50,14 +51,16 @@ def evaluate(
     """
 
     from ..config import resolve
+    from ..diagnostics.evaluation import Registered, failures
     from ..diagnostics.evaluation import evaluate as measure
-    from ..diagnostics.evaluation import failures
     from ..diagnostics.settings import EvaluateSettings
+    from ..diagnostics.several import SideBySide
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips, batch=batch)
     place = chosen_device(device)
-    with counting("evaluating", "clip") as progress:
-        made = measure(runs, out, settings, place, data, targets, progress)
+    ahead = SideBySide(side_by_side, settings, place, Registered(settings.diagnostics))
+    with counting("evaluating", "run" if side_by_side > 1 else "clip") as progress:
+        made = measure(runs, out, settings, place, data, targets, progress, ahead=ahead)
     for table in _summary(made.scores, console.width):
         console.print(table, "")
     for line in _remarks(made.scores):

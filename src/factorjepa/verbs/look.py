@@ -111,12 +111,12 @@ def _pictures(corpus: Path, folder: Path, clip: str | None, count: int, movie: b
 def _preview_targets(
     data: Path, packets: Path | None, folder: Path, clip_id: str | None, movie: bool, replication: int
 ) -> None:
-    from ..corpus.access import Corpus
+    from ..corpus.access import Corpus, clips_of
     from ..corpus.manifest import Manifest
     from ..corpus.preview import liveliest
     from ..teacher.cache import PacketCache
     from ..teacher.preview import targets_animation
-    from ..teacher.teacher import clips_of, teacher_window
+    from ..teacher.teacher import teacher_window
 
     cache, corpus = PacketCache.open(packets or data / TARGETS), Corpus.open(data)
     if clip_id is None:

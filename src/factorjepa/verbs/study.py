@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ from .teacher import targets
 
 if TYPE_CHECKING:
     from ..study import StudySettings
+    from ..training.several import Job
 
 
 def study(
@@ -72,6 +74,8 @@ def demo(
 
 def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path | None:
     """All stages up to `until`; the report's page, if it came to that."""
+    import torch
+
     from ..errors import ConfigError
     from ..report.making import make_report
     from ..study import STAGES
@@ -81,8 +85,10 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
     settings.check()
     dense, scores = out / settings.corpus, out / "scores"
-    jobs = settings.jobs(dense, out / "runs")
+    windows = out / "windows" if settings.windows else None
+    jobs = settings.jobs(dense, out / "runs", windows)
     runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
+    beside = settings.side_by_side or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     for number, stage in enumerate(STAGES[: STAGES.index(until) + 1], start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
@@ -107,14 +113,14 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         elif stage == "strata":
             _strata(settings, dense)
         elif stage == "train":
-            _train(settings, dense, out)
+            _train(settings, dense, jobs, windows, beside)
         elif stage == "evaluate":
             evaluate(
-                runs, scores, split=settings.split, clips=settings.tested, change=list(settings.measuring),
-                examples=settings.examples,
+                runs, scores, split=settings.split, clips=settings.tested, change=settings.measured(windows),
+                examples=settings.examples, side_by_side=beside,
             )  # fmt: skip
         elif stage == "decode":
-            _decode(settings, dense, out, runs)
+            _decode(settings, dense, out, jobs, settings.measured(windows), beside)
         elif stage == "compare":
             compare([scores], scores / "comparison", mixed=settings.mixed)
         else:
@@ -132,7 +138,9 @@ def _strata(settings: StudySettings, data: Path) -> None:
         console.print(f"no strata: {error}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) -> None:
+def _decode(
+    settings: StudySettings, data: Path, out: Path, jobs: list[Job], change: list[str], side_by_side: int
+) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
     from ..config import dump
     from ..decoded import DECODER
@@ -150,21 +158,25 @@ def _decode(settings: StudySettings, data: Path, out: Path, runs: list[Path]) ->
             RunDirectory.existing(decoder).refuse_other(dump(wanted), ())
         else:
             train_decoder(wanted, decoder, resume=True)
-    scores, split, clips, change = out / "scores", settings.split, settings.tested, list(settings.measuring)
+    runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
+    scores, split, clips = out / "scores", settings.split, settings.decoded_clips or settings.tested
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
-    decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change)
+    decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)
     if settings.examples:
         decode_render(runs, scores, decoder, settings.examples, split, clips, detector, change=change)
 
 
-def _train(settings: StudySettings, data: Path, out: Path) -> None:
-    import os
-
+def _train(settings: StudySettings, data: Path, jobs: list[Job], windows: Path | None, side_by_side: int) -> None:
     import torch
 
+    from ..corpus.decoded_windows import decode_windows
+    from ..corpus.splits import Split
     from ..training.several import train_all
 
+    if windows is not None:
+        splits = [Split.TRAIN, Split.VALIDATION, Split(settings.split)]
+        with counting("decoding windows", "clip") as progress:
+            decode_windows(data, windows, list(dict.fromkeys(splits)), settings.window(), progress=progress)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    side_by_side = settings.side_by_side or (1 if device.type == "cuda" else os.cpu_count() or 1)
     with counting("training", "update") as progress:
-        train_all(settings.jobs(data, out / "runs"), device, side_by_side, progress)
+        train_all(jobs, device, side_by_side, progress)

@@ -82,14 +82,14 @@ def _splits(names: list[str] | None) -> list[Split] | None:
 def _report(
     data: Path, folder: Path, chosen: list[Split] | None, replication: int, sample: int, device: str | None
 ) -> None:
-    from ..corpus.access import Corpus
+    from ..corpus.access import Corpus, clips_of
     from ..corpus.splits import Split
     from ..errors import TeacherError
     from ..teacher.cache import PacketCache
     from ..teacher.coverage import coverage_of
     from ..teacher.report import counts_table, coverage_table, reliability_table, sensitivity_table
     from ..teacher.sensitivity import sensitivity
-    from ..teacher.teacher import Teacher, clips_of
+    from ..teacher.teacher import Teacher
 
     cache, corpus = PacketCache.open(folder), Corpus.open(data)
     there = {one: cache.shards(one, replication) for one in chosen or Split}

@@ -1,0 +1,70 @@
+"""Several runs measured side by side: one pass of a small backbone keeps neither all cores nor a GPU busy.
+
+Each process has an evaluator of its own and keeps it from run to run. What a process could not measure, because it died
+or the run is broken, is left to the caller, who measures it or says why not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..commands import carry_out, command
+from ..engines import Lost, Processes
+from ..scores import Scores
+from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, measured
+from .evaluator import Conditions, Evaluator
+from .settings import EvaluateSettings
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """`ahead` of `evaluate`: so many processes. `make` gives the instruments anew in each; it compares by value."""
+
+    processes: int
+    settings: EvaluateSettings
+    device: torch.device
+    make: Callable[[], Instruments]
+
+    def __call__(self, entries: Sequence[Entry], out: Path, progress: Progress | None) -> set[str]:
+        if self.processes <= 1 or len(entries) <= 1:
+            return set()
+        alone = self.settings.model_copy(update={"workers": 0})  # these processes may have none of their own
+        work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
+        fresh: set[str] = set()
+        results = Processes(min(self.processes, len(entries)), tries=1).run(work, entries)
+        for ended, (number, found) in enumerate(results, start=1):
+            if not isinstance(found, Lost):
+                fresh |= found
+            if progress is not None:
+                progress(ended, len(entries), entries[number].name)
+        return fresh
+
+
+def _measure(
+    settings: EvaluateSettings, device: str, make: Callable[[], Instruments], out: Path, line: str, entry: Entry
+) -> set[str]:
+    """The run's folder, if it was measured here and now."""
+    carry_out(line)
+    torch.set_num_threads(1)
+    instruments = _instruments(make)
+    made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
+    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator)
+    folder = str(entry.run.folder)
+    return set() if folder in made.again or folder in made.failed else {folder}
+
+
+@functools.lru_cache(maxsize=1)
+def _instruments(make: Callable[[], Instruments]) -> Instruments:
+    """Of this process: they may hold networks."""
+    return make()
+
+
+@functools.lru_cache(maxsize=1)
+def _evaluator(conditions: Conditions, settings: EvaluateSettings, device: torch.device) -> Evaluator:
+    """Of this process: it holds decoded clips and what was worked out about them."""
+    return Evaluator(conditions, settings, device)

@@ -137,6 +137,7 @@ def evaluate(
     with only_writer(out, "evaluating"):
         remove_partials(out, deep=False)  # a decoding may be writing into decoded/
         remove_partials(out / PARTS)
+        _refuse_half(out, instruments, entries)
         fresh = ahead(entries, out, progress) if ahead is not None else set()
         parts = measured(entries, out, settings, device, instruments, made, progress)
         made.again = [folder for folder in made.again if folder not in fresh]
@@ -157,12 +158,10 @@ def measured(
     made: Evaluated,
     progress: Progress | None = None,
     evaluators: Callable[[Conditions, EvaluateSettings, torch.device], Evaluator] = Evaluator,
-    others: Sequence[Entry] = (),
 ) -> list[Scores]:
     """The part of each run, measured and written where it was not there; `made` is told what was kept and what failed.
 
-    Whoever calls this holds the folder's lock, or was asked to by who holds it. `others` are measured elsewhere for the
-    same scores.
+    Whoever calls this holds the folder's lock, or was asked to by who holds it.
     """
     infos, parts, done = dict(instruments.infos), list[Scores](), 0
     for conditions in dict.fromkeys(entry.conditions for entry in entries):
@@ -172,7 +171,7 @@ def measured(
             instruments.check(evaluator)
             identity = {**evaluator.identity(), **instruments.identity}
             shown = clips_shown(evaluator, instruments)
-            _refuse_other(out, parts, identity, instruments, [*entries, *others])
+            _refuse_other(out, parts, identity, instruments)
         except FactorJEPAError as error:
             made.failed |= {str(entry.run.folder): str(error) for entry in group}
             continue
@@ -322,12 +321,28 @@ def _extended(part: Scores, found: Scores, added: frozenset[str]) -> Scores:
     return Scores(table, found.diagnostics, found.evaluator, [dataclasses.replace(now, missing=missing)])
 
 
-def _refuse_other(
-    out: Path, parts: Sequence[Scores], identity: dict[str, str], instruments: Instruments, entries: Sequence[Entry]
-) -> None:
+def _refuse_half(out: Path, instruments: Instruments, entries: Sequence[Entry]) -> None:
+    """An instrument that was absent is for all scored runs: the others would be left behind without it."""
+    try:
+        there = Scores.read(out / SCORES)
+    except ScoresError:
+        return
+    identity = instruments.identity
+    new = sorted(
+        name for name in {*instruments.needs.values()} if there.evaluator.get(name) == ABSENT != identity.get(name)
+    )
+    if new and (others := sorted(there.scored() - {entry.key for entry in entries})):
+        named = ", ".join(f"{method} with seed {seed} on {backbone}" for backbone, method, seed in others)
+        raise DiagnosticsError(
+            f"{out}: holds scores of more runs ({named}), measured without {' and '.join(new)}. Scores are added to "
+            "all of them or to none: name these runs, too"
+        )
+
+
+def _refuse_other(out: Path, parts: Sequence[Scores], identity: dict[str, str], instruments: Instruments) -> None:
     """Scores by another evaluator are not overwritten: they took long to make. Nor could they join with `parts`.
 
-    Those that only lack an instrument are completed, all of them: half a table would be left behind otherwise.
+    Those that only lack an instrument are completed.
     """
     mine = Scores.of_rows([], instruments.infos, identity, [])
     for part in parts[:1]:
@@ -336,13 +351,7 @@ def _refuse_other(
         there = Scores.read(out / SCORES)
     except ScoresError:
         return
-    if added := instruments.added(there, identity):
-        if others := sorted(there.scored() - {entry.key for entry in entries}):
-            named = ", ".join(f"{method} with seed {seed} on {backbone}" for backbone, method, seed in others)
-            raise DiagnosticsError(
-                f"{out}: holds scores of more runs ({named}). {', '.join(sorted(added))} would be added to all of them "
-                "or to none: name these runs, too"
-            )
+    if instruments.added(there, identity):
         return
     try:
         Scores.joined([there, mine])

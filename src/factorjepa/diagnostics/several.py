@@ -34,7 +34,7 @@ class SideBySide:
         if self.processes <= 1 or len(entries) <= 1:
             return set()
         alone = self.settings.model_copy(update={"workers": 0})  # these processes may have none of their own
-        work = functools.partial(_measure, alone, str(self.device), self.make, out, tuple(entries), command())
+        work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
         fresh: set[str] = set()
         results = Processes(min(self.processes, len(entries)), tries=1).run(work, entries)
         for ended, (number, found) in enumerate(results, start=1):
@@ -50,7 +50,6 @@ def _measure(
     device: str,
     make: Callable[[], Instruments],
     out: Path,
-    all_entries: tuple[Entry, ...],
     line: str,
     entry: Entry,
 ) -> set[str]:
@@ -59,7 +58,7 @@ def _measure(
     torch.set_num_threads(1)
     instruments = _instruments(make)
     made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
-    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator, others=all_entries)
+    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator)
     folder = str(entry.run.folder)
     return set() if folder in made.again or folder in made.failed else {folder}
 

@@ -131,7 +131,7 @@ def evaluate(
         comparison.notes += unmeasured(levels, made.scores)
         comparison.write(out / FOLDER / "comparison")
         console.print(_table(comparison, made.scores))
-        if failing := _failing(comparison):
+        if failing := _failing(comparison, made.scores):
             console.print(failing, highlight=False, soft_wrap=True, markup=False)
     for line in made.scores.lacks():
         console.print(line, highlight=False, soft_wrap=True, markup=False)
@@ -171,9 +171,11 @@ def render(
     console.print(f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at", highlight=False, soft_wrap=True)
 
 
-def _failing(comparison: Comparison) -> str:
+def _failing(comparison: Comparison, scores: Scores) -> str:
     """How often each method fails in a way that the oracle does not; empty where no detector looked."""
+    order = [run.method for run in scores.runs]
     rows = [row for row in comparison.scores if row.diagnostic == "decoded_failures" and row.headline]
+    rows.sort(key=lambda row: order.index(row.method))
     shares = [f"{row.title} {100 * row.mean:.0f} % [{100 * row.low:.0f}, {100 * row.high:.0f}]" for row in rows
               if row.clips]  # fmt: skip
     return f"Clips with a failure that only the prediction shows: {', '.join(shares)}" if shares else ""

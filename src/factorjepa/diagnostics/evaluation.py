@@ -181,7 +181,7 @@ def measured(
                 if entry.settings.resolved_method().reads_states:
                     evaluator.refuse_without_packets()
                 digest = entry.digest()
-                part = _earlier(out, entry, digest)
+                part = earlier_part(out, entry, digest)
                 if part is not None and part.evaluator == identity and part.diagnostics == infos:
                     made.again.append(folder)
                 else:
@@ -301,7 +301,7 @@ def _measure(
     return Scores.of_rows(rows, instruments.infos, identity, [info])
 
 
-def _earlier(out: Path, entry: Entry, digest: str) -> Scores | None:
+def earlier_part(out: Path, entry: Entry, digest: str) -> Scores | None:
     """The run's part from before, if it is of these weights."""
     path, about = _part(out, entry.name)
     try:

@@ -15,8 +15,9 @@ import torch
 
 from ..commands import carry_out, command
 from ..engines import Lost, Processes
+from ..errors import FactorJEPAError
 from ..scores import Scores
-from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, measured
+from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, earlier_part, measured
 from .evaluator import Conditions, Evaluator
 from .settings import EvaluateSettings
 
@@ -31,18 +32,27 @@ class SideBySide:
     make: Callable[[], Instruments]
 
     def __call__(self, entries: Sequence[Entry], out: Path, progress: Progress | None) -> set[str]:
-        if self.processes <= 1 or len(entries) <= 1:
+        left = [entry for entry in entries if _unmeasured(entry, out)] if self.processes > 1 else []
+        if len(left) <= 1:
             return set()
         alone = self.settings.model_copy(update={"workers": 0})  # these processes may have none of their own
         work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
         fresh: set[str] = set()
-        results = Processes(min(self.processes, len(entries)), tries=1).run(work, entries)
+        results = Processes(min(self.processes, len(left)), tries=1).run(work, left)
         for ended, (number, found) in enumerate(results, start=1):
             if not isinstance(found, Lost):
                 fresh |= found
             if progress is not None:
-                progress(ended, len(entries), entries[number].name)
+                progress(ended, len(left), left[number].name)
         return fresh
+
+
+def _unmeasured(entry: Entry, out: Path) -> bool:
+    """Whether it is worth a process: a run with a part is looked at, and a broken one is named, by the caller."""
+    try:
+        return earlier_part(out, entry, entry.digest()) is None
+    except (FactorJEPAError, OSError):
+        return False
 
 
 def _measure(

@@ -51,7 +51,9 @@ class StudySettings(Settings):
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
-    decoded: tuple[str, ...] | None = None  # the methods whose futures are drawn (None: all)
+    decoded: tuple[str, ...] | None = Field(
+        default=None, min_length=1
+    )  # the methods whose futures are drawn (None: all)
     decoded_clips: int | None = Field(default=None, ge=1)  # of the measured clips (None: all)
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     lpips: str | None = None  # weights of LPIPS; without them it is not available
@@ -102,8 +104,15 @@ class StudySettings(Settings):
         """Settings of `evaluate`, with the windows that were decoded before."""
         return [*self.measuring, *([f"windows={windows}"] if windows is not None else [])]
 
-    def window(self) -> WindowSpec:
-        return resolve(TrainSettings, self.preset, data="-", **self.training).window
+    def clips_decoded(self) -> int | None:
+        """At most those that are measured."""
+        asked = [count for count in (self.decoded_clips, self.tested) if count is not None]
+        return min(asked, default=None)
+
+    def shown(self) -> tuple[WindowSpec, int]:
+        """What every run sees of a clip: the window's shape, and which one."""
+        run = resolve(TrainSettings, self.preset, data="-", **self.training)
+        return run.window, run.replication
 
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from dataclasses import replace
@@ -59,25 +60,31 @@ def test_batches_are_those_of_the_videos_and_no_video_is_opened(
 def test_what_was_not_decoded_comes_from_its_video(data: Path, decoded: Path) -> None:
     corpus = Corpus.open(data)
     others = corpus.validation()
-    assert DecodedWindows(decoded, Split.VALIDATION, SPEC, 0).of(others[0]) is None
-    assert DecodedWindows(decoded, Split.TRAIN, SPEC, 1).of(corpus.training()[0]) is None, "another window of the clip"
+    assert DecodedWindows(decoded, Split.VALIDATION, SPEC, 0).of(others, others[0]) is None
+    assert DecodedWindows(decoded, Split.TRAIN, SPEC, 1).of(corpus.training(), corpus.training()[0]) is None, (
+        "another window of the clip"
+    )
     plain, given = (list(EvaluationLoader(others, SPEC, 2, decoded=folder)) for folder in (None, decoded))
     assert torch.equal(plain[0].frames, given[0].frames)
 
 
-def test_a_clip_that_was_cut_anew_is_not_shown_as_it_was(data: Path, decoded: Path) -> None:
-    clip = Corpus.open(data).training()[0]
-    windows = DecodedWindows(decoded, Split.TRAIN, SPEC, 0)
-    assert windows.of(clip) is not None
-    assert windows.of(replace(clip, t_start=clip.t_start + 0.5)) is None
+def test_a_clip_that_was_cut_or_written_anew_is_not_shown_as_it_was(data: Path, decoded: Path) -> None:
+    clips = Corpus.open(data).training()
+    clip, windows = clips[0], DecodedWindows(decoded, Split.TRAIN, SPEC, 0)
+    assert windows.of(clips, clip) is not None
+    assert windows.of(clips, replace(clip, t_start=clip.t_start + 0.5)) is None
+    video = data / clip.path
+    before = video.stat()
+    os.utime(video, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert windows.of(clips, clip) is None, "other pictures may be in it now"
+    os.utime(video, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_another_process_opens_the_file_and_is_sent_no_windows(data: Path, decoded: Path) -> None:
-    windows = DecodedWindows(decoded, Split.TRAIN, SPEC, 0)
-    clip = Corpus.open(data).training()[0]
-    before = windows.of(clip)
+    windows, clips = DecodedWindows(decoded, Split.TRAIN, SPEC, 0), Corpus.open(data).training()
+    before = windows.of(clips, clips[0])
     sent = pickle.dumps(windows)
-    after = pickle.loads(sent).of(clip)
+    after = pickle.loads(sent).of(clips, clips[0])
     assert after is not None
     assert before is not None
     assert (before == after).all()
@@ -104,7 +111,7 @@ def test_a_damaged_file_is_refused_with_what_to_do(data: Path, decoded: Path, tm
     array = next(folder.glob("train-*.npy"))
     array.write_bytes(array.read_bytes()[:100])
     with pytest.raises(CorpusError, match="delete its folder"):
-        DecodedWindows(folder, Split.TRAIN, SPEC, 0).of(Corpus.open(data).training()[0])
+        DecodedWindows(folder, Split.TRAIN, SPEC, 0).of(Corpus.open(data).training(), Corpus.open(data).training()[0])
     next(folder.glob("train-*.json")).write_text("[")
     with pytest.raises(CorpusError, match="damaged"):
         DecodedWindows(folder, Split.TRAIN, SPEC, 0)

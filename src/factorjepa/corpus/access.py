@@ -45,6 +45,10 @@ class ClipSet(Sequence[Clip]):
         """The clip's video, as `video.read_frames` takes it."""
         return self._store.open(self._checked(clip).path)
 
+    def stamp(self, clip: Clip) -> str:
+        """Of the clip's video: changes when the file does."""
+        return self._store.stamp(self._checked(clip).path)
+
     def select(self, city: str | Collection[str] | None = None, capture_mode: str | None = None) -> Self:
         return type(self)(self._manifest.select(city=city, capture_mode=capture_mode), self._store)
 

@@ -4,17 +4,19 @@ FOLDER/<split>-<replication>-<T>x<S>at<fps>.npy    uint8 [clips, T, S, S, 3]
 FOLDER/<split>-<replication>-<T>x<S>at<fps>.json   which window lies in which row
 
 Several runs over one corpus decode the same windows again and again, each for itself; from here they only copy them. A
-clip that is not there, or that was cut differently when it was decoded, is decoded as if there were no such folder.
+clip that is not there, or whose file or place in its source has changed since, is decoded as if there were no such
+folder.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,9 +70,11 @@ class DecodedWindows:
             raise CorpusError(f"{self._array}: is not what its index says; delete its folder, it is made again")
         return windows
 
-    def of(self, clip: Clip) -> Windows | None:
+    def of(self, clips: ClipSet, clip: Clip) -> Windows | None:
         """The clip's frames `[T, H, W, 3]`, or None if they were not decoded."""
-        row = self._rows.get(_identity(clip))
+        if not self._rows:
+            return None
+        row = self._rows.get(_identity(clips, clip))
         return None if row is None else self._windows[row]
 
 
@@ -93,22 +97,33 @@ def decode_windows(
         for clips in sets:
             refuse_short(clips, spec)
             there = DecodedWindows(folder, clips.split, spec, replication)
-            if all(there.of(clip) is not None for clip in clips):
+            if all(there.of(clips, clip) is not None for clip in clips):
                 done += len(clips)
                 continue
             array, index = _files(folder, clips.split, spec, replication)
             index.unlink(missing_ok=True)  # an index never describes an array that it was not written after
             shape = (len(clips), spec.frames, spec.size, spec.size, 3)
             with atomic_path(array) as temporary:
-                windows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+                windows = _reserved(temporary, shape)
                 row = 0
                 for part in _decoded(engine, data, clips, spec, replication):
                     windows[row : row + len(part)] = part
                     row, done = row + len(part), done + len(part)
                     if progress is not None:
                         progress(done, total)
-                windows.flush()
-            write_text(index, json.dumps([_identity(clip) for clip in clips]))
+                cast(np.memmap[Any, Any], windows).flush()
+            write_text(index, json.dumps([_identity(clips, clip) for clip in clips]))
+
+
+def _reserved(path: Path, shape: tuple[int, ...]) -> Windows:
+    """An array on disk with all its room taken: a full disk is an error now, and not the end of the process later."""
+    about = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)), "fortran_order": False, "shape": shape}
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, about)
+        start = file.tell()
+        file.flush()
+        os.posix_fallocate(file.fileno(), 0, start + math.prod(shape))
+    return np.memmap(path, np.uint8, "r+", start, shape)
 
 
 def _decoded(engine: Processes, data: Path, clips: ClipSet, spec: WindowSpec, replication: int) -> Iterator[Windows]:
@@ -127,10 +142,10 @@ def _opened(data: Path, split: Split) -> ClipSet:
 
 
 def _files(folder: Path, split: Split, spec: WindowSpec, replication: int) -> tuple[Path, Path]:
-    name = f"{split}-{replication}-{spec.frames}x{spec.size}at{spec.fps:g}"
+    name = f"{split}-{replication}-{spec.frames}x{spec.size}at{spec.fps!r}"
     return folder / f"{name}.npy", folder / f"{name}.json"
 
 
-def _identity(clip: Clip) -> str:
+def _identity(clips: ClipSet, clip: Clip) -> str:
     """All that a window depends on besides its spec and the replication."""
-    return f"{clip.clip_id}\t{clip.path}\t{clip.t_start!r}\t{clip.t_end!r}\t{clip.fps!r}"
+    return f"{clip.clip_id}\t{clip.path}\t{clip.t_start!r}\t{clip.t_end!r}\t{clip.fps!r}\t{clips.stamp(clip)}"

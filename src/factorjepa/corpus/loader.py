@@ -110,7 +110,7 @@ class _Windows(Dataset[_Decoded]):
         for index in indices:
             clip = self.clips[index]
             row = len(decoded)
-            known = None if self.decoded is None else self.decoded.of(clip)
+            known = None if self.decoded is None else self.decoded.of(self.clips, clip)
             if known is not None:
                 frames[row], times[row] = known, window_times(clip, spec, self.replication)
                 decoded.append(index)

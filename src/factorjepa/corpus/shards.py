@@ -59,6 +59,10 @@ class ShardStore:
     def size(self, path: str) -> int:
         return self._where(path)[2]
 
+    def stamp(self, path: str) -> str:
+        number, offset, size = self._where(path)
+        return f"{size} {offset} {self._shards[number].stat().st_mtime_ns}"
+
     def open(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
 

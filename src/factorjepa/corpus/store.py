@@ -25,6 +25,10 @@ class ClipStore(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def stamp(self, path: str) -> str:
+        """Changes when the file does: its size and when it was written."""
+        ...
+
     def open(self, path: str) -> Path | BinaryIO:
         """What `video.read_frames` and `video.probe` take."""
         ...
@@ -43,6 +47,10 @@ class FolderStore:
 
     def size(self, path: str) -> int:
         return self.open(path).stat().st_size
+
+    def stamp(self, path: str) -> str:
+        found = self.open(path).stat()
+        return f"{found.st_size} {found.st_mtime_ns}"
 
     def open(self, path: str) -> Path:
         file = inside(self.folder, path)

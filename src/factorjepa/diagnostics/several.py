@@ -7,6 +7,8 @@ or the run is broken, is left to the caller, who measures it or says why not.
 from __future__ import annotations
 
 import functools
+import gc
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from ..scores import Scores
 from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, earlier_part, measured
 from .evaluator import Conditions, Evaluator
 from .settings import EvaluateSettings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,17 @@ class SideBySide:
         left = [entry for entry in entries if _unmeasured(entry, out)] if self.processes > 1 else []
         if len(left) <= 1:
             return set()
-        alone = self.settings.model_copy(update={"workers": 0})  # these processes may have none of their own
+        # These processes may have none of their own, and share the room for what is kept of the clips.
+        alone = self.settings.model_copy(
+            update={"workers": 0, "memory_gb": self.settings.memory_gb / min(self.processes, len(left))}
+        )
         work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
         fresh: set[str] = set()
         results = Processes(min(self.processes, len(left)), tries=1).run(work, left)
         for ended, (number, found) in enumerate(results, start=1):
-            if not isinstance(found, Lost):
+            if isinstance(found, Lost):
+                log.warning("%s: its process %s; it is measured after the others", left[number].name, found.why)
+            else:
                 fresh |= found
             if progress is not None:
                 progress(ended, len(left), left[number].name)
@@ -68,7 +77,14 @@ def _measure(
     torch.set_num_threads(1)
     instruments = _instruments(make)
     made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
-    measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator)
+    try:
+        measured([entry], out, settings, torch.device(device), instruments, made, evaluators=_evaluator)
+    except Exception as error:  # no room on the GPU beside the others, say: the caller meets it again, and alone
+        log.warning("%s: %s: %s; it is measured after the others", entry.name, type(error).__name__, error)
+        _evaluator.cache_clear()
+        gc.collect()
+        torch.cuda.empty_cache()
+        return set()
     folder = str(entry.run.folder)
     return set() if folder in made.again or folder in made.failed else {folder}
 

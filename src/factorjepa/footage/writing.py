@@ -120,9 +120,9 @@ def _make(job: ClipJob, made: Outcome) -> None:
 
 def _filtered(job: ClipJob) -> Filtered:
     """Fail-closed: a filter that raises, or hands back something else than it was given, excludes the clip."""
-    frames = job.frames
+    frames, privacy = job.frames, _filter_of(job.source)
     try:
-        filtered = _filter_of(job.source)(frames, job.source.settings.clips.fps, audit=job.source.audit)
+        filtered = privacy(frames, job.source.settings.clips.fps, audit=job.source.audit)
     except StorageError:
         raise
     except Exception as error:
@@ -133,9 +133,16 @@ def _filtered(job: ClipJob) -> Filtered:
 
 
 def _filter_of(job: SourceJob) -> PrivacyFilter:
+    """Of this process. One that cannot be made says nothing about a clip: it ends the run, and nothing is recorded."""
     key = json.dumps(job.statement, sort_keys=True)
     if key not in _builds:
-        _builds[key] = job.build()
+        try:
+            _builds[key] = job.build()
+        except Exception as error:
+            raise StorageError(
+                f"the privacy filter cannot be made ({type(error).__name__}: {error}); what is finished is kept: run "
+                "the same command again, with fewer --workers if memory is short"
+            ) from error
     return _builds[key]
 
 

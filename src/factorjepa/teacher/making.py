@@ -37,7 +37,7 @@ from .cache import (
     write_header,
 )
 from .packet import Packet
-from .packet_shards import Shard, write_shard
+from .packet_shards import Shard, UnreadableError, write_shard
 from .settings import TeacherSettings
 from .teacher import Teacher, window_of
 
@@ -112,6 +112,8 @@ def _missing(out: Path, clips: ClipSet, replication: int, per_shard: int) -> Ite
     for path in sorted(folder.glob(f"{clips.split}-*.safetensors")):
         try:
             (shard := Shard(path)).verify()
+        except UnreadableError:
+            raise
         except TeacherError:
             path.unlink()
             continue

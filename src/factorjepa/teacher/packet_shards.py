@@ -44,6 +44,10 @@ def write_shard(path: Path, clip_ids: Sequence[str], packets: Sequence[Packet], 
     write_atomic(path, lambda temporary: temporary.write_bytes(data))
 
 
+class UnreadableError(TeacherError):
+    """The system did not give a shard out: nothing is known about what it holds."""
+
+
 class Shard:
     """A shard on disk, mapped into memory. It can be sent to another process, which maps it again."""
 
@@ -56,7 +60,7 @@ class Shard:
             self.clips: list[str] = self.about["clips"]
             self._check()
         except OSError as error:
-            raise TeacherError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+            raise UnreadableError(f"{self.path}: cannot be read ({error.strerror or error})") from None
         except (ValueError, KeyError, TypeError) as error:  # an empty file, a cut one, a header that is none
             raise TeacherError(
                 f"{self.path}: is damaged ({error}); delete it and run factorjepa targets again to make it anew"

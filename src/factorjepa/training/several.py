@@ -7,6 +7,7 @@ is finished after them, with fewer at a time.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -82,7 +83,9 @@ def train_all(
         for job in left:
             try:
                 _train(job, str(device))
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:
+                if not _no_room(error):
+                    raise
                 raise TrainingError(
                     f"{job.out}: does not fit into the GPU's memory even alone. Lower batch, and raise accumulate so "
                     "that an update has as many clips; the run goes on from its last checkpoint"
@@ -110,7 +113,9 @@ def side_by_side(
             for one in ended:
                 try:
                     one.result()
-                except torch.OutOfMemoryError:
+                except RuntimeError as error:
+                    if not _no_room(error):
+                        raise
                     crowded.append(jobs[one])
             tell()
         return crowded
@@ -139,6 +144,7 @@ def _begin(line: str, stop: Event) -> None:
 
 
 def _train(job: Job, device: str) -> None:
+    gc.collect()
     torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
     engine = Engine(job.settings, torch.device(device))
 
@@ -147,6 +153,12 @@ def _train(job: Job, device: str) -> None:
             engine.stop()
 
     engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
+
+
+def _no_room(error: RuntimeError) -> bool:
+    """Libraries under torch say it in their own words."""
+    said = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
 
 
 def _updates_made(out: Path) -> int:

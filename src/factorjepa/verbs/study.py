@@ -159,7 +159,7 @@ def _decode(
         else:
             train_decoder(wanted, decoder, resume=True)
     runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
-    scores, split, clips = out / "scores", settings.split, settings.decoded_clips or settings.tested
+    scores, split, clips = out / "scores", settings.split, settings.clips_decoded()
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
     decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)
     if settings.examples:
@@ -176,7 +176,7 @@ def _train(settings: StudySettings, data: Path, jobs: list[Job], windows: Path |
     if windows is not None:
         splits = [Split.TRAIN, Split.VALIDATION, Split(settings.split)]
         with counting("decoding windows", "clip") as progress:
-            decode_windows(data, windows, list(dict.fromkeys(splits)), settings.window(), progress=progress)
+            decode_windows(data, windows, list(dict.fromkeys(splits)), *settings.shown(), progress=progress)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with counting("training", "update") as progress:
         train_all(jobs, device, side_by_side, progress)

@@ -307,7 +307,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     out = tmp_path / "demo"
     words = [
         "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=20",
-        "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4",
+        "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4", "side_by_side=1",
         'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
         *(f"training.{key}={value}" for key, value in training.items()),
     ]  # fmt: skip
@@ -321,7 +321,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(comma
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")
-    assert "runs frozen-17, full-17 and wise_0.3-17" in shown, "workers are told for whom they train"
+    assert "runs frozen-17, full-17 and wise_0.3-17" in shown, "the page says who trained them"
     assert f"factorjepa study --preset demo --out {out}" in shown
     assert f"Open {page}" in ran.stdout
     assert (out / "decoder" / "decoder.safetensors").is_file(), "this backbone has no packaged one"

@@ -51,9 +51,8 @@ class StudySettings(Settings):
     measuring: tuple[str, ...] = ()  # settings of `evaluate`
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
-    decoded: tuple[str, ...] | None = Field(
-        default=None, min_length=1
-    )  # the methods whose futures are drawn (None: all)
+    # The methods whose futures are drawn, those of them that the study has (None: all).
+    decoded: tuple[str, ...] | None = Field(default=None, min_length=1)
     decoded_clips: int | None = Field(default=None, ge=1)  # of the measured clips (None: all)
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     lpips: str | None = None  # weights of LPIPS; without them it is not available
@@ -70,10 +69,8 @@ class StudySettings(Settings):
 
     def check(self) -> None:
         """What later stages would refuse after hours of work is refused now."""
-        for name in self.methods:
+        for name in (*self.methods, *(self.decoded or ())):
             method_named(name)
-        if strange := sorted(set(self.decoded or ()) - set(self.methods)):
-            raise ConfigError(f"decoded: {', '.join(strange)} is not among the study's methods")
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -13,12 +14,14 @@ import torch
 
 import factorjepa.corpus.decoded_windows as module
 import factorjepa.corpus.loader as loader_module
-from factorjepa.corpus.access import Corpus
+from factorjepa.corpus.access import Corpus, TrainingClips
 from factorjepa.corpus.decoded_windows import DecodedWindows, decode_windows
 from factorjepa.corpus.loader import EvaluationLoader, Loader
+from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.splits import Split
+from factorjepa.corpus.store import open_store
 from factorjepa.corpus.windows import WindowSpec
-from factorjepa.errors import CorpusError
+from factorjepa.errors import CorpusError, StorageError
 
 from .clips import four_splits, make_corpus
 
@@ -60,31 +63,36 @@ def test_batches_are_those_of_the_videos_and_no_video_is_opened(
 def test_what_was_not_decoded_comes_from_its_video(data: Path, decoded: Path) -> None:
     corpus = Corpus.open(data)
     others = corpus.validation()
-    assert DecodedWindows(decoded, Split.VALIDATION, SPEC, 0).of(others, others[0]) is None
-    assert DecodedWindows(decoded, Split.TRAIN, SPEC, 1).of(corpus.training(), corpus.training()[0]) is None, (
-        "another window of the clip"
-    )
+    assert len(DecodedWindows(decoded, others, SPEC, 0)) == 0
+    assert len(DecodedWindows(decoded, corpus.training(), SPEC, 1)) == 0, "another window of the clips"
     plain, given = (list(EvaluationLoader(others, SPEC, 2, decoded=folder)) for folder in (None, decoded))
     assert torch.equal(plain[0].frames, given[0].frames)
 
 
-def test_a_clip_that_was_cut_or_written_anew_is_not_shown_as_it_was(data: Path, decoded: Path) -> None:
+def test_a_clip_whose_file_has_changed_is_not_shown_as_it_was(data: Path, decoded: Path) -> None:
     clips = Corpus.open(data).training()
-    clip, windows = clips[0], DecodedWindows(decoded, Split.TRAIN, SPEC, 0)
-    assert windows.of(clips, clip) is not None
-    assert windows.of(clips, replace(clip, t_start=clip.t_start + 0.5)) is None
-    video = data / clip.path
+    video = data / clips[0].path
     before = video.stat()
     os.utime(video, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    assert windows.of(clips, clip) is None, "other pictures may be in it now"
+    windows = DecodedWindows(decoded, clips, SPEC, 0)
+    assert windows.of(clips[0]) is None, "other pictures may be in it now"
+    assert windows.of(clips[1]) is not None
     os.utime(video, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+def test_a_clip_that_was_cut_anew_is_not_shown_as_it_was(data: Path, decoded: Path) -> None:
+    clips = Corpus.open(data).training()
+    moved = TrainingClips(Manifest([replace(clip, t_start=clip.t_start + 0.5) for clip in clips]), open_store(data))
+    assert len(DecodedWindows(decoded, clips, SPEC, 0)) == 5
+    assert len(DecodedWindows(decoded, moved, SPEC, 0)) == 0
+
+
 def test_another_process_opens_the_file_and_is_sent_no_windows(data: Path, decoded: Path) -> None:
-    windows, clips = DecodedWindows(decoded, Split.TRAIN, SPEC, 0), Corpus.open(data).training()
-    before = windows.of(clips, clips[0])
+    clips = Corpus.open(data).training()
+    windows = DecodedWindows(decoded, clips, SPEC, 0)
+    before = windows.of(clips[0])
     sent = pickle.dumps(windows)
-    after = pickle.loads(sent).of(clips, clips[0])
+    after = pickle.loads(sent).of(clips[0])
     assert after is not None
     assert before is not None
     assert (before == after).all()
@@ -94,24 +102,37 @@ def test_another_process_opens_the_file_and_is_sent_no_windows(data: Path, decod
 def test_decoding_again_decodes_nothing_and_an_interrupted_one_is_made_whole(
     data: Path, decoded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "windows"
+    folder, clips = tmp_path / "windows", Corpus.open(data).training()
     shutil.copytree(decoded, folder)
     monkeypatch.setattr(module, "_decoded", lambda *given: pytest.fail("decoded again"))
     decode_windows(data, folder, SPLITS, SPEC, workers=1)
     monkeypatch.undo()
     next(folder.glob("train-*.json")).unlink()  # killed between the array and its index
-    assert len(DecodedWindows(folder, Split.TRAIN, SPEC, 0)) == 0
+    assert len(DecodedWindows(folder, clips, SPEC, 0)) == 0
     decode_windows(data, folder, SPLITS, SPEC, workers=1)
-    assert len(DecodedWindows(folder, Split.TRAIN, SPEC, 0)) == 5
+    assert len(DecodedWindows(folder, clips, SPEC, 0)) == 5
+
+
+def test_a_full_disk_is_said_before_anything_is_decoded(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(module, "_decoded", lambda *given: pytest.fail("decoded"))
+    with pytest.raises(StorageError, match="the disk is full"):
+        decode_windows(data, tmp_path, SPLITS, SPEC, workers=1)
+    assert not list(tmp_path.glob("*.npy"))
 
 
 def test_a_damaged_file_is_refused_with_what_to_do(data: Path, decoded: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "windows"
+    folder, clips = tmp_path / "windows", Corpus.open(data).training()
     shutil.copytree(decoded, folder)
     array = next(folder.glob("train-*.npy"))
     array.write_bytes(array.read_bytes()[:100])
     with pytest.raises(CorpusError, match="delete its folder"):
-        DecodedWindows(folder, Split.TRAIN, SPEC, 0).of(Corpus.open(data).training(), Corpus.open(data).training()[0])
+        DecodedWindows(folder, clips, SPEC, 0).of(clips[0])
     next(folder.glob("train-*.json")).write_text("[")
     with pytest.raises(CorpusError, match="damaged"):
-        DecodedWindows(folder, Split.TRAIN, SPEC, 0)
+        DecodedWindows(folder, clips, SPEC, 0)

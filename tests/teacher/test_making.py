@@ -226,7 +226,8 @@ class TestRefusals:
         out = Path(shutil.copytree(made, tmp_path / "out"))
         victim = sorted(out.rglob("audit-*"))[1]
         whole = victim.read_bytes()
-        victim.write_bytes(whole[:-7] if harm == "cut" else whole[:-40] + b"XXXX" + whole[-36:])
+        flipped = bytes(255 - byte for byte in whole[-40:-36])  # never what was there
+        victim.write_bytes(whole[:-7] if harm == "cut" else whole[:-40] + flipped + whole[-36:])
         make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
         assert victim.read_bytes() == whole
 

@@ -44,21 +44,28 @@ def read_window(clips: ClipSet, clip: Clip, spec: WindowSpec, replication: int) 
 
 
 class DecodedWindows:
-    """What was decoded of a split. Handed to another process it opens the file there, and copies nothing."""
+    """What was decoded of some clips. Handed to another process it opens the file there, and copies nothing.
 
-    def __init__(self, folder: Path, split: Split, spec: WindowSpec, replication: int) -> None:
-        self._array, index = _files(folder, split, spec, replication)
+    Whether a clip's file is still the one that was decoded is looked up once, here.
+    """
+
+    def __init__(self, folder: Path, clips: ClipSet, spec: WindowSpec, replication: int) -> None:
+        self._array, index = _files(folder, clips.split, spec, replication)
         try:
             found = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
         except ValueError:
             raise CorpusError(f"{index}: is damaged; delete {folder}, it is made again") from None
-        self._rows: dict[str, int] = {identity: row for row, identity in enumerate(found)}
+        rows = {identity: row for row, identity in enumerate(found)}
+        known = {clip.clip_id: rows.get(_identity(clips, clip)) for clip in clips} if rows else {}
+        self._rows = {clip_id: row for clip_id, row in known.items() if row is not None}
+        self._count = len(rows)
 
     def __len__(self) -> int:
+        """Clips that were decoded and have not changed since."""
         return len(self._rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_array": self._array, "_rows": self._rows}
+        return {"_array": self._array, "_rows": self._rows, "_count": self._count}
 
     @functools.cached_property
     def _windows(self) -> Windows:
@@ -66,15 +73,13 @@ class DecodedWindows:
             windows: Windows = np.load(self._array, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise CorpusError(f"{self._array}: cannot be read ({error}); delete its folder, it is made again") from None
-        if len(windows) != len(self._rows):
+        if len(windows) != self._count:
             raise CorpusError(f"{self._array}: is not what its index says; delete its folder, it is made again")
         return windows
 
-    def of(self, clips: ClipSet, clip: Clip) -> Windows | None:
+    def of(self, clip: Clip) -> Windows | None:
         """The clip's frames `[T, H, W, 3]`, or None if they were not decoded."""
-        if not self._rows:
-            return None
-        row = self._rows.get(_identity(clips, clip))
+        row = self._rows.get(clip.clip_id)
         return None if row is None else self._windows[row]
 
 
@@ -96,8 +101,7 @@ def decode_windows(
         remove_partials(folder)
         for clips in sets:
             refuse_short(clips, spec)
-            there = DecodedWindows(folder, clips.split, spec, replication)
-            if all(there.of(clips, clip) is not None for clip in clips):
+            if len(DecodedWindows(folder, clips, spec, replication)) == len(clips):
                 done += len(clips)
                 continue
             array, index = _files(folder, clips.split, spec, replication)

@@ -110,7 +110,7 @@ class _Windows(Dataset[_Decoded]):
         for index in indices:
             clip = self.clips[index]
             row = len(decoded)
-            known = None if self.decoded is None else self.decoded.of(self.clips, clip)
+            known = None if self.decoded is None else self.decoded.of(clip)
             if known is not None:
                 frames[row], times[row] = known, window_times(clip, spec, self.replication)
                 decoded.append(index)
@@ -156,7 +156,7 @@ class _Batches:
         self.replication, self.rank, self.world, self.on_error = replication, rank, world, on_error
         self._start_method = start_method
         self._memory = _Memory(memory_gb)
-        self._decoded = None if decoded is None else DecodedWindows(decoded, clips.split, spec, replication)
+        self._decoded = None if decoded is None else DecodedWindows(decoded, clips, spec, replication)
         self.skipped: dict[str, str] = {}  # clip_id -> why, of everything skipped so far
 
     def _decode(self, batches: Sequence[Sequence[int]]) -> Iterator[Batch | None]:

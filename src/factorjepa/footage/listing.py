@@ -111,9 +111,8 @@ def read_table(path: Path) -> list[Listed]:
     problems = _header_problems(header, names)
     known, found = set(COLUMNS) <= set(names), []
     for line, cells in rows:
-        values = dict(
-            zip(names, (clean(cell) for cell in cells), strict=False)
-        )  # short rows may be; long ones are below
+        # Not strict: a row may be short, its last columns empty; a long one is refused below.
+        values = dict(zip(names, (clean(cell) for cell in cells), strict=False))
         if len(cells) > len(names):
             problems.append(f"line {line}: has more fields than the header")
         elif known and values.get("file"):

@@ -147,8 +147,10 @@ def _decode(
     from ..training.run import RunDirectory
 
     draws = settings.draws()
-    if draws == "none":
-        console.print("left out: decoder is none", highlight=False)
+    runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
+    if draws == "none" or not runs:
+        why = "decoder is none" if draws == "none" else "no method of `decoded` is in this study"
+        console.print(f"left out: {why}", highlight=False)
         return
     decoder = None
     if draws == "train":
@@ -158,7 +160,6 @@ def _decode(
             RunDirectory.existing(decoder).refuse_other(dump(wanted), ())
         else:
             train_decoder(wanted, decoder, resume=True)
-    runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
     scores, split, clips = out / "scores", settings.split, settings.clips_decoded()
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
     decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)

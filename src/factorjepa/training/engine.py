@@ -143,6 +143,8 @@ class Engine:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
         settings = self.settings
         updates = settings.updates if self.method.trains else 0
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)  # this process may have trained other runs before
         with contextlib.ExitStack() as stack:
             run = self._folder(stack, out, resume)
             resumed = bool(run.steps())

@@ -102,6 +102,11 @@ def test_all_layouts_of_the_weights_give_the_same_numbers(state: dict[str, Tenso
     assert "heads.pth" in both.name and "trunk.pth" in both.name  # noqa: PT018
 
 
+def test_it_computes_where_its_weights_are_and_not_where_the_pictures_lie(file: Path) -> None:
+    pictures = torch.rand(2, 3, 64, 64)
+    assert Lpips.load(file, device="meta")(pictures, pictures).device.type == "meta"
+
+
 def test_the_name_tells_network_and_file(file: Path) -> None:
     assert Lpips.load(file).name.startswith("LPIPS-Alex v0.1, alex.pth (sha256 ")
 

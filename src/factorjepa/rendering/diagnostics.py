@@ -163,7 +163,7 @@ class DecodedLpips(_Compared):
     @torch.no_grad()
     def between(self, first: Drawn, second: Drawn, region_BTHW: Tensor | None = None) -> Tensor:
         assert self.studio.lpips is not None
-        return self.studio.lpips.frames(first.pixels_BT3HW, second.pixels_BT3HW, region_BTHW).cpu()
+        return self.studio.lpips.frames(first.pixels_BT3HW, second.pixels_BT3HW, region_BTHW)
 
 
 class DecodedFlow(_Compared):

@@ -128,7 +128,6 @@ def _crop_lpips(lpips: Lpips, seen: Observed, decoded: Decoded) -> float:
             second.append(crop(decoded.frames[t], decoded.agents[t].boxes[part.partner_N[row]], _CROP))
     if not first:
         return float("nan")
-    device = next(lpips.parameters()).device
-    pictures = (torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2).to(device) for crops in (first, second))
+    pictures = (torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) for crops in (first, second))
     with torch.inference_mode():
         return float(lpips(*pictures).mean())

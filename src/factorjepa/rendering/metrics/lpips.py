@@ -80,7 +80,7 @@ class Lpips(nn.Module):
             layers = self._layers(first, second)
             enlarged = [F.interpolate(x, (H, W), mode="bilinear", align_corners=False)[:, 0] for x in layers]
             values.append(torch.stack(enlarged).sum(0))
-        joined = torch.cat(values).reshape(B, T, *values[0].shape[1:])
+        joined = torch.cat(values).reshape(B, T, *values[0].shape[1:]).to(first_BT3HW.device)
         return joined if region_BTHW is None else region_mean(joined, region_BTHW)
 
     def _layers(self, first_N3HW: Tensor, second_N3HW: Tensor) -> list[Tensor]:
@@ -88,7 +88,7 @@ class Lpips(nn.Module):
         if min(first_N3HW.shape[-2:]) < _SMALLEST:
             height, width = first_N3HW.shape[-2:]
             raise RenderingError(f"LPIPS of pictures of {height} x {width} px: AlexNet needs {_SMALLEST} px a side")
-        x = torch.cat((first_N3HW, second_N3HW))
+        x = torch.cat((first_N3HW, second_N3HW)).to(self.shift.device)  # pictures are kept in main memory
         x = (2.0 * x - 1.0 - self.shift) / self.scale
         layers = []
         for k, (convolution, head) in enumerate(zip(self.trunk, self.heads, strict=True)):

@@ -114,7 +114,7 @@ class _Backbone:
         measures = measures_of(block.info, block.variants, (chosen or {}).get(name))
         effects: dict[str, dict[str, Distribution | None]] = {}
         for measure in alternatives_of(block.info, measures, chosen):
-            found, pairs = self._measure(measure, block.info, self.contrasts)
+            found, pairs = self._measure(measure, block.info, self.contrasts, complete=False)
             for pair in pairs:
                 effects.setdefault(pair.contrast.name, {})[measure.variant] = _effect(pair, found, measure.sign)
         headline, *others = measures
@@ -125,7 +125,7 @@ class _Backbone:
         done = {row.variant for row in self.scores if row.diagnostic == name}
         for measure in others:
             if measure.variant not in done:
-                self._measure(measure, block.info, ())
+                self._measure(measure, block.info, (), complete=False)
         diagnostics = list(self.panel.blocks)
         self.scores.sort(key=lambda row: (diagnostics.index(row.diagnostic), not row.headline))
 
@@ -178,14 +178,14 @@ class _Backbone:
         return min((len(row.seeds) for row in self.rows if len(row.seeds) > 1), default=FEW_SEEDS)
 
     def _measure(
-        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
+        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast], complete: bool = True
     ) -> tuple[dict[Request, Distribution], list[Pair | Unpaired]]:
         """Distributions of all methods and contrasts; score rows are written on the way."""
         own = own_requests(self.estimator, measure)
         pairs = [pair_up(self.estimator, measure, contrast, own) for contrast in contrasts]
         sides = [side for pair in pairs if isinstance(pair, Pair) for side in (pair.a, pair.b)]
         usable = [request for request in (*own.values(), *sides) if request.mask_N.any()]
-        found = self.estimator.distributions(measure, usable)
+        found = self.estimator.distributions(measure, usable, complete)
         for method in self.panel.methods:
             self.scores.append(self._score(method, measure, info, own.get(method), found))
         return found, pairs

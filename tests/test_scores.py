@@ -12,7 +12,7 @@ import pytest
 
 from factorjepa.errors import ScoresError
 from factorjepa.missing import Missing, told
-from factorjepa.scores import ENCODER, DiagnosticInfo, RunInfo, Scores
+from factorjepa.scores import ENCODER, KEY, DiagnosticInfo, RunInfo, Scores
 
 L1 = DiagnosticInfo("future_l1", "Future-frame L1", "mean |Y - Y*|", "lower", "token units", "primary", "target", "own")
 RUN = RunInfo("nano", "factorjepa", 17, "FactorJEPA", "factor", 10, "run", "{}", 5)
@@ -118,3 +118,29 @@ def test_seeds_that_lack_different_scores_do_not_count_as_methods() -> None:
     assert "future_l1: no score of 4 clips for A (seed 29): no agent is seen" in said
     alone = told({"A (seed 17)": [few], "A (seed 29)": [few]}, {}, methods_in_all=1)
     assert alone == ["future_l1: no score of 3 clips for A (seed 17), A (seed 29): no agent is seen"]
+
+
+def test_words_of_tables_that_number_them_differently_are_the_same_words() -> None:
+    first, second = scores(row(method="b"), row(method="c")), scores(row(method="a"), row(method="c", seed=3))
+    stacked = pa.concat_tables([first.table, second.table])
+    both = Scores(stacked, first.diagnostics, first.evaluator, [])
+    assert both.coded("method")[1].tolist() == [1, 2, 0, 2]
+    assert [one["seed"] for one in both.select(method="c").table.to_pylist()] == [17, 3]
+    assert len(both.select(method="d")) == 0
+    with pytest.raises(ScoresError, match=r"two scores for the same thing: .* for b with seed 17"):
+        Scores(pa.concat_tables([stacked, first.select(method="b").table]), first.diagnostics, {}, [])
+
+
+@pytest.mark.parametrize("column", KEY)
+def test_a_score_is_told_from_another_by_every_column_of_its_key(column: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("factorjepa.scores._MOST_KEYS", 3)  # as if there were more keys than one number can tell apart
+    infos = {name: dataclasses.replace(L1, name=name) for name in ("future_l1", "other")}
+    other = row(**{column: 5 if column == "seed" else "other"})
+    assert len(Scores.of_rows([row(), other], infos, {}, [])) == 2
+    with pytest.raises(ScoresError, match="two scores"):
+        Scores.of_rows([other, row(), other], infos, {}, [])
+
+
+def test_means_are_taken_over_everything_that_is_not_named() -> None:
+    found = scores(row(value=1.0), row(seed=29, value=2.0), row(method="frozen", value=6.0)).means("method", "variant")
+    assert found == {("factorjepa", "pooled"): 1.5, ("frozen", "pooled"): 6.0}

@@ -27,6 +27,8 @@ from .errors import ScoresError
 from .missing import Missing, told
 from .storage import write_atomic
 
+Codes = np.ndarray[Any, np.dtype[np.intp]]
+
 Direction = Literal["lower", "higher"]
 Status = Literal["primary", "secondary", "companion", "structure"]
 Reduction = Literal["mean", "macro_f1", "leakage", "explained"]
@@ -43,6 +45,7 @@ CHANCE = "chance"  # the variant that says what who knows nothing would score, w
 _SURPRISING = 0.6  # of an F1 by chance
 ENCODER = "encoder/"  # begins the name of a part of the evaluator that belongs to one backbone
 _METADATA = b"factorjepa"
+_MOST_KEYS = 2**62  # that a number can tell apart
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
     [
@@ -112,9 +115,23 @@ class Scores:
         evaluator: Mapping[str, str],
         runs: Sequence[RunInfo],
     ) -> None:
-        self.table = table.select([*KEY, "value"]).cast(SCHEMA)
+        self.table = table.select([*KEY, "value"]).cast(SCHEMA).unify_dictionaries()
         self.diagnostics, self.evaluator, self.runs = dict(diagnostics), dict(evaluator), list(runs)
         self._check()
+
+    @classmethod
+    def _of_checked(
+        cls,
+        table: pa.Table,
+        diagnostics: Mapping[str, DiagnosticInfo],
+        evaluator: Mapping[str, str],
+        runs: Sequence[RunInfo],
+    ) -> Scores:
+        """Of rows that were checked before, and of which none can be twice: a study has millions."""
+        made = cls.__new__(cls)
+        made.table = table.unify_dictionaries()
+        made.diagnostics, made.evaluator, made.runs = dict(diagnostics), dict(evaluator), list(runs)
+        return made
 
     @classmethod
     def of_rows(
@@ -181,8 +198,8 @@ class Scores:
                     "given twice, or the run was evaluated twice; leave one of them out"
                 )
             known |= part.scored()
-        return cls(
-            pa.concat_tables([part.table for part in parts]).unify_dictionaries(),
+        return cls._of_checked(
+            pa.concat_tables([part.table for part in parts]),
             first.diagnostics,
             evaluator,
             [run for part in parts for run in part.runs],
@@ -200,11 +217,12 @@ class Scores:
 
     def select(self, **wanted: str | int) -> Scores:
         """Rows whose columns have these values."""
-        mask = None
+        mask = np.ones(len(self), np.bool_)
         for name, value in wanted.items():
-            here = pc.equal(self.table[name], value)
-            mask = here if mask is None else pc.and_(mask, here)
-        return Scores(self.table.filter(mask), self.diagnostics, self.evaluator, self.runs)
+            names, codes = self._codes(name)
+            mask &= codes == names.index(value) if value in names else False
+        table = self.table.filter(pa.array(mask))
+        return Scores._of_checked(table, self.diagnostics, self.evaluator, self.runs)
 
     def values(self, column: str) -> list[Any]:
         """Distinct values of a column, sorted."""
@@ -215,11 +233,18 @@ class Scores:
         """Plain NumPy columns, words as objects."""
         return {name: self.table[name].to_numpy(zero_copy_only=False) for name in self.table.column_names}
 
-    def coded(self, column: str) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.intp]]]:
+    def coded(self, column: str) -> tuple[list[Any], Codes]:
         """The distinct values of a column, sorted, and the position among them of every row's."""
+        known, codes = self._codes(column)
         names = self.values(column)
-        positions = pc.index_in(self.table[column].cast(_plain().field(column).type), pa.array(names))
-        return names, positions.to_numpy().astype(np.intp)
+        place = {name: position for position, name in enumerate(names)}
+        positions = np.array([place.get(name, -1) for name in known], np.intp)
+        return names, positions[codes]
+
+    def means(self, *by: str) -> dict[tuple[str, ...], float]:
+        """Plain means over all rows that agree in these columns."""
+        rows = self.table.group_by(list(by)).aggregate([("value", "mean")]).to_pylist()
+        return {tuple(row[name] for name in by): row["value_mean"] for row in rows}
 
     def scored(self) -> set[tuple[str, str, int]]:
         """Backbone, method and seed of every run that has a score."""
@@ -253,13 +278,29 @@ class Scores:
             raise ScoresError(f"scores of diagnostics that nothing describes: {', '.join(sorted(unknown))}")
         if pc.any(pc.is_inf(self.table["value"])).as_py():
             raise ScoresError("there are infinite scores, of which no mean exists: evaluate again, or leave them out")
-        counted = self.table.group_by(list(KEY)).aggregate([("value", "count")])
-        if counted.num_rows < self.table.num_rows:
-            (twice,) = counted.filter(pc.greater(counted["value_count"], 1)).slice(0, 1).to_pylist()
+        keys = np.zeros(len(self), np.int64)
+        for name in KEY:
+            names, codes = self._codes(name)
+            if (int(keys.max(initial=0)) + 1) * max(len(names), 1) > _MOST_KEYS:
+                keys = np.unique(keys, return_inverse=True)[1]
+            keys = keys * len(names) + codes
+        ordered = np.sort(keys)
+        if (again := ordered[1:][ordered[1:] == ordered[:-1]]).size:
+            (twice,) = self.table.take([int(np.argmax(keys == again[0]))]).to_pylist()
             raise ScoresError(
                 f"two scores for the same thing: {twice['diagnostic']} ({twice['variant']}) of clip "
                 f"{twice['clip_id']!r} for {twice['method']} with seed {twice['seed']} on {twice['backbone']}"
             )
+
+    def _codes(self, column: str) -> tuple[list[Any], Codes]:
+        """The words that a column may hold, in any order, and which one each row has."""
+        held = self.table[column]
+        if not pa.types.is_dictionary(held.type):
+            names, codes = np.unique(held.to_numpy(), return_inverse=True)
+            return names.tolist(), codes
+        chunks = held.chunks
+        names = chunks[0].dictionary.to_pylist() if chunks else []
+        return names, np.concatenate([np.empty(0, np.intp), *(chunk.indices.to_numpy() for chunk in chunks)])
 
 
 def _plain() -> pa.Schema:

@@ -221,3 +221,16 @@ class TestReductions:
         found = compare(scores_of(errors + totals, [info]), QUICK)
         expected = 1 - literal_mean(errors, "a") / literal_mean(totals, "a")
         assert mean_of(found, "a") == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_is_asked_for_less_has_the_same_estimate_replicates_and_jackknife() -> None:
+    panel = panel_of(scores_of(uneven(3, 0.2)), "nano")
+    block = panel.blocks["future_l1"]
+    estimator, measure = Estimator(panel, 200, 0), measures_of(block.info, block.variants)[0]
+    request = Request("a", (17, 29), estimator.defined(measure, "a", (17, 29)).tobytes())
+    (whole,) = estimator.distributions(measure, [request]).values()
+    (less,) = estimator.distributions(measure, [request], complete=False).values()
+    for name in ("estimate", "replicates_B", "jackknife_J", "seeds_S", "clip_weighted"):
+        np.testing.assert_array_equal(getattr(less, name), getattr(whole, name))
+    assert len(whole.crossed_B) == len(whole.source_only_B) == 200
+    assert len(less.crossed_B) == len(less.source_only_B) == len(less.source_jackknives_C) == 0

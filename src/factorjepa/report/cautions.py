@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..adaptation import METHODS
 from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
-from ..statistics.deciding import about_seeds
+from ..statistics.deciding import about_seeds, most_freedom
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
 from ..words import counted, listed
@@ -58,11 +58,10 @@ def _few_seeds(material: Material, backbone: str) -> list[str]:
     """What few training seeds keep from being decided; nothing where they are enough."""
     trained = {run.method for run in material.scores.runs if run.backbone == backbone and _trains(run)}
     fewest = min((count for method, count in seeds_of(material, backbone).items() if method in trained), default=0)
-    tests = sum(
-        row.family == "primary" and math.isfinite(row.p) and row.backbone == backbone
-        for row in material.comparison.contrasts
-    )
-    said = about_seeds(fewest, tests, float(material.comparison.settings.get("alpha", 0.05))) if fewest else ""
+    rows = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    tests = sum(row.family == "primary" and math.isfinite(row.p) for row in rows)
+    alpha = float(material.comparison.settings.get("alpha", 0.05))
+    said = about_seeds(fewest, tests, alpha, most_freedom(rows)) if fewest else ""
     where = f"{backbone}: " if len(material.backbones) > 1 else ""
     return [f"{where}{said[0].upper()}{said[1:]}."] if said else []
 

@@ -173,10 +173,7 @@ class Material:
         info = self.scores.diagnostics[diagnostic]
         if info.reduction != "mean":
             return {}
-        table = self.scores.table
-        wanted = {"backbone": backbone, "diagnostic": diagnostic, "variant": info.headline}
-        for column, value in wanted.items():
-            table = table.filter(pc.equal(table[column], value))
+        table = self.scores.select(backbone=backbone, diagnostic=diagnostic, variant=info.headline).table
         sides: list[dict[tuple[str, str, str], float]] = []
         for method in (a, b):
             rows = table.filter(pc.equal(table["method"], method)).to_pylist()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from .. import __version__
+from ..statistics.deciding import MODERATED
 from ..statistics.verdict import LEAST_CITIES, verdict
 from . import decoded, figures, tables
 from .answers import Answer, answers
@@ -187,13 +188,18 @@ def _contrasts(material: Material) -> Markup:
     notes = [tag("li", line) for line in (*verdict(rows, titles, names), *material.comparison.notes)]
     said = tag("details", tag("summary", "In words"), tag("ul", notes)) if notes else None
     made = [tables.contrast_table(material, backbone) for backbone in material.backbones]
+    how = (
+        " (the seeds of a pair, helped by those of the other methods)"
+        if material.comparison.settings.get("seed_variance") == MODERATED
+        else ""
+    )
     explained = (
         "Decisions need an adjusted p of at most "
         f"{material.comparison.settings.get('alpha', 0.05):g}, an interval without zero, and at least {LEAST_CITIES} "
         "cities. Effect, units and p are the paper's: cities and sources vary, training seeds are averaged. The "
-        "deciding interval allows for few cities and for what another training would give, and its adjusted p must "
-        "pass as well: not resolved where it does not. H: Holm over the prespecified family; BH: Benjamini-Hochberg "
-        "over the rest, exploratory. Unstable: a sensitivity analysis takes the decision back."
+        f"deciding interval allows for few cities and for what another training would give{how}, and its adjusted p "
+        "must pass as well: not resolved where it does not. H: Holm over the prespecified family; BH: "
+        "Benjamini-Hochberg over the rest, exploratory. Unstable: a sensitivity analysis takes the decision back."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 

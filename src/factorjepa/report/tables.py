@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..scores import DiagnosticInfo, RunInfo
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS, PRESPECIFIED
+from ..statistics.deciding import MODERATED
 from ..statistics.verdict import UNTESTABLE, stated
 from ..words import counted, listed
 from .forest import kind_of
@@ -176,8 +177,14 @@ def _deciding_cell(row: ContrastRow) -> Cell:
     if its.note:
         return Cell(NOTHING, math.nan, hint=its.note)
     within = interval(its.low, its.high, decimals(its.low, its.high, row.effect), sign=True)
-    share = f"{its.seed_share:.0%} of its squared width comes from training seeds" if its.seed_share else ""
-    return Cell(joined(p_value(its.adjusted_p), tag("small", within)), its.adjusted_p, hint=share)
+    said = [f"{its.seed_share:.0%} of its squared width comes from training seeds"] if its.seed_share else []
+    if its.seed_variance == MODERATED:
+        said.append(
+            f"their variance is moderated: SD {its.seed_sd:.2g} of this pair, {its.pooled_sd:.2g} expected from "
+            f"{its.pooled_methods} methods, which lend {its.prior_freedom:.1f} of {its.seed_freedom:.1f} degrees of "
+            "freedom"
+        )
+    return Cell(joined(p_value(its.adjusted_p), tag("small", within)), its.adjusted_p, hint="; ".join(said))
 
 
 def methods_table(material: Material, backbone: str) -> Markup:

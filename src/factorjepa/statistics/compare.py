@@ -18,15 +18,16 @@ from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
-from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding
+from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding, most_freedom
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
-from .measures import Measure, alternatives_of, direction_of, measures_of
+from .measures import Array, Measure, alternatives_of, direction_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
 from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up, trained_once
 from .panel import Panel, panel_of
 from .pareto import pareto_rows
+from .pooling import Pool, pool_of
 from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
@@ -48,6 +49,8 @@ class CompareSettings:
     mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
     alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/... and single horizons
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
+    # How much trainings vary, in the interval that decides: what a pair's seeds say, helped by other methods' or alone.
+    seed_variance: Literal["moderated", "own"] = "moderated"
 
 
 def compare(
@@ -114,18 +117,19 @@ class _Backbone:
         measures = measures_of(block.info, block.variants, (chosen or {}).get(name))
         effects: dict[str, dict[str, Distribution | None]] = {}
         for measure in alternatives_of(block.info, measures, chosen):
-            found, pairs = self._measure(measure, block.info, self.contrasts)
+            found, pairs = self._measure(measure, block.info, self.contrasts, complete=False)
             for pair in pairs:
                 effects.setdefault(pair.contrast.name, {})[measure.variant] = _effect(pair, found, measure.sign)
         headline, *others = measures
         found, pairs = self._measure(headline, block.info, self.contrasts)
+        pools = self._pools(headline, found)
         for pair in pairs:
-            if row := self._contrast(pair, found, headline, block.info, effects.get(pair.contrast.name, {})):
+            if row := self._contrast(pair, found, headline, block.info, effects.get(pair.contrast.name, {}), pools):
                 self.rows.append(row)
         done = {row.variant for row in self.scores if row.diagnostic == name}
         for measure in others:
             if measure.variant not in done:
-                self._measure(measure, block.info, ())
+                self._measure(measure, block.info, (), complete=False)
         diagnostics = list(self.panel.blocks)
         self.scores.sort(key=lambda row: (diagnostics.index(row.diagnostic), not row.headline))
 
@@ -163,7 +167,8 @@ class _Backbone:
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")
         family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
-        if place.cities >= LEAST_CITIES and (few := about_seeds(self._seeds(), family, self.settings.alpha)):
+        few = about_seeds(self._seeds(), family, self.settings.alpha, most_freedom(self.rows))
+        if place.cities >= LEAST_CITIES and few:
             said.append(few)
         if family / (self.settings.replicates + 1) > self.settings.alpha:
             said.append(
@@ -177,15 +182,25 @@ class _Backbone:
             return 1
         return min((len(row.seeds) for row in self.rows if len(row.seeds) > 1), default=FEW_SEEDS)
 
+    def _pools(self, measure: Measure, found: Mapping[Request, Distribution]) -> dict[tuple[int, ...], Pool | None]:
+        """What the methods that were trained with the same seeds say together of how much trainings vary."""
+        if self.settings.seed_variance == "own":
+            return {}
+        values: dict[tuple[int, ...], list[Array]] = {}
+        for request in own_requests(self.estimator, measure).values():
+            if request in found:
+                values.setdefault(request.seeds, []).append(found[request].seeds_S)
+        return {seeds: pool_of(its) for seeds, its in values.items()}
+
     def _measure(
-        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast]
+        self, measure: Measure, info: DiagnosticInfo, contrasts: Sequence[Contrast], complete: bool = True
     ) -> tuple[dict[Request, Distribution], list[Pair | Unpaired]]:
         """Distributions of all methods and contrasts; score rows are written on the way."""
         own = own_requests(self.estimator, measure)
         pairs = [pair_up(self.estimator, measure, contrast, own) for contrast in contrasts]
         sides = [side for pair in pairs if isinstance(pair, Pair) for side in (pair.a, pair.b)]
         usable = [request for request in (*own.values(), *sides) if request.mask_N.any()]
-        found = self.estimator.distributions(measure, usable)
+        found = self.estimator.distributions(measure, usable, complete)
         for method in self.panel.methods:
             self.scores.append(self._score(method, measure, info, own.get(method), found))
         return found, pairs
@@ -225,6 +240,7 @@ class _Backbone:
         measure: Measure,
         info: DiagnosticInfo,
         constructions: Mapping[str, Distribution | None],
+        pools: Mapping[tuple[int, ...], Pool | None],
     ) -> ContrastRow | None:
         """The row of a contrast, undecided; None where it is neither testable nor part of the confirmatory family."""
         contrast, confidence = pair.contrast, self.settings.confidence
@@ -242,7 +258,8 @@ class _Backbone:
         row.units = separation(effect.estimate, interval)
         row.ratio, (row.ratio_low, row.ratio_high) = _ratio(first, second, confidence)
         row.p = p_value(effect.estimate, effect.replicates_B, scale)
-        row.deciding = deciding(effect, confidence, not trained_once(self.panel, pair))
+        pool = pools.get(pair.a.seeds) if pair.a.seeds == pair.b.seeds else None
+        row.deciding = deciding(effect, confidence, not trained_once(self.panel, pair), pool)
         row.sensitivities = sensitivities(effect, interval, constructions, confidence, scale)
         row.stable = all(each.agrees for each in row.sensitivities)
         row.mixed = self._mixed(pair.a, pair.b, measure, effect.estimate, confirmatory)

@@ -10,12 +10,14 @@ Var* is the bootstrap's variance over C cities, which is (C - 1) / C of the unbi
 jackknife variance over S_k seeds, s^2 / S for a mean. For normal effects it covers at least what it says, whatever the
 variances are to each other. Welch's approximation does not where one of them has one or two degrees of freedom, and
 drawing two or three seeds again gives a variance that is a half or a third too small (`benchmarks/coverage.py`).
+
+Where methods were trained with the same seeds, Var_k and its degrees of freedom may be moderated by what all of them
+say (`pooling.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -23,33 +25,41 @@ from scipy.special import stdtr, stdtrit
 from ..words import counted
 from .estimand import Distribution
 from .measures import Array
-from .rows import NAN, Deciding
+from .pooling import Pool, Spread, moderated
+from .rows import NAN, ContrastRow, Deciding
 
+OWN, MODERATED = "own", "moderated"  # the seeds' variance: of the pair alone, or helped by other methods
 ONE_SEED = "one training seed"
 FEW_SEEDS = 5  # fewer, and Student's quantiles are several times the normal ones
 _SMALLEST = 1e-15  # p-value
 _HALVINGS = 45  # of the logarithm of a p-value
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A variance of the effect, and the degrees of freedom it was estimated with."""
+def deciding(effect: Distribution, confidence: float, seeds_known: bool, pool: Pool | None = None) -> Deciding:
+    """`seeds_known` is false where a method was trained once: nobody knows what a second training would give.
 
-    variance: float
-    freedom: int
-
-
-def deciding(effect: Distribution, confidence: float, seeds_known: bool) -> Deciding:
-    """`seeds_known` is false where a method was trained once: nobody knows what a second training would give."""
+    `pool` is of the methods trained with the seeds of both sides.
+    """
     if not seeds_known:
         return Deciding(note=ONE_SEED)
     cities, seeds = city_spread(effect), seed_spreads(effect)
+    found = Deciding(seed_variance=OWN if seeds else "")
+    if len(seeds) == 1:
+        (own,), trainings = seeds, len(effect.seeds_S)
+        found.seed_sd = float(np.sqrt(own.variance * trainings))
+        if pool is not None:
+            seeds = [moderated(own, pool, trainings)]
+            found.seed_variance, found.prior_freedom = MODERATED, seeds[0].freedom - own.freedom
+            found.pooled_sd, found.pooled_methods = float(np.sqrt(2 * pool.variance)), pool.methods
+        found.seed_freedom = float(seeds[0].freedom)
     half = half_width([cities, *seeds], 1 - confidence)
     if not np.isfinite(half):
         return Deciding(note="no variance")
-    share = (half_width(seeds, 1 - confidence) / half) ** 2 if half else NAN
+    if half:
+        found.seed_share = float((half_width(seeds, 1 - confidence) / half) ** 2)
     estimate = effect.estimate
-    return Deciding(estimate - half, estimate + half, tail(estimate, [cities, *seeds]), NAN, float(share))
+    found.low, found.high, found.p = estimate - half, estimate + half, tail(estimate, [cities, *seeds])
+    return found
 
 
 def city_spread(effect: Distribution) -> Spread:
@@ -87,13 +97,16 @@ def tail(effect: float, spreads: Sequence[Spread]) -> float:
     return float(np.exp(high))
 
 
-def least_effect(seeds: int, tests: int, alpha: float) -> float:
+def least_effect(seeds: int, tests: int, alpha: float, freedom: float | None = None) -> float:
     """How many SDs over its seeds an effect must be to pass the first of Holm's steps, if nothing else varied."""
-    return float(-stdtrit(seeds - 1, alpha / tests / 2) / np.sqrt(seeds))
+    return float(-stdtrit(freedom or seeds - 1, alpha / tests / 2) / np.sqrt(seeds))
 
 
-def about_seeds(seeds: int, tests: int, alpha: float) -> str:
-    """What few training seeds keep from being decided among prespecified tests; nothing where they are enough."""
+def about_seeds(seeds: int, tests: int, alpha: float, freedom: float | None = None) -> str:
+    """What few training seeds keep from being decided among prespecified tests; nothing where they are enough.
+
+    `freedom` is the most that any of them has, with what other methods lend.
+    """
     if seeds >= FEW_SEEDS:
         return ""
     if seeds == 1:
@@ -105,10 +118,20 @@ def about_seeds(seeds: int, tests: int, alpha: float) -> str:
     if not tests:
         return few
     needed, enough = (least_effect(count, tests, alpha) for count in (seeds, FEW_SEEDS))
+    lent = ""
+    if freedom is not None and freedom > seeds - 1:
+        with_more = least_effect(seeds, tests, alpha, freedom)
+        lent = f" ({with_more:.1f} times where the seeds of other methods lend theirs degrees of freedom)"
     return (
         f"{few}. Among {counted(tests, 'prespecified test')}, an effect must be {needed:.0f} times the SD of its "
-        f"seeds to be the first that is decided; with {FEW_SEEDS} seeds, {enough:.1f} times"
+        f"seeds to be the first that is decided{lent}; with {FEW_SEEDS} seeds, {enough:.1f} times"
     )
+
+
+def most_freedom(rows: Sequence[ContrastRow]) -> float | None:
+    """Of the seeds' variance of any prespecified contrast."""
+    known = [row.deciding.seed_freedom for row in rows if row.family == "primary"]
+    return max((one for one in known if np.isfinite(one)), default=None)
 
 
 def _jackknife_variance(without_S: Array) -> float:

@@ -5,7 +5,8 @@ averaged first and the measure is computed from the averages, in the estimate as
 
 A clip counts for a method where every seed and every component has a value; for a contrast, where both methods do.
 
-Legend: B replicates; J clusters left out in turn; S seeds; V sources; N clips; K components; R runs; C cities.
+Legend: B replicates; J clusters left out in turn; S seeds; V sources; N clips; K components; R runs; C cities;
+Q requests.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Distribution:
-    """An estimate with what its uncertainty and its sensitivities are read from."""
+    """An estimate with what its uncertainty and its sensitivities are read from.
+
+    Where only a mean and its interval were asked for, `source_only_B`, `source_jackknives_C` and `crossed_B` are empty.
+    """
 
     estimate: float
     replicates_B: Array  # paired hierarchical bootstrap
@@ -110,50 +114,62 @@ class Estimator:
         known_R = np.asarray(~np.isnan(self._values(measure)).all((1, 2)))
         return tuple(s for s in self.panel.seeds(method) if known_R[self.panel.runs.index((method, s))])
 
-    def distributions(self, measure: Measure, requests: Sequence[Request]) -> dict[Request, Distribution]:
-        """All requests of one measure; those on the same clips share one matrix product."""
+    def distributions(
+        self, measure: Measure, requests: Sequence[Request], complete: bool = True
+    ) -> dict[Request, Distribution]:
+        """All requests of one measure; those on the same clips share one matrix product.
+
+        What is not `complete` has the hierarchical bootstrap and its jackknife alone: enough for a mean and its
+        interval, and most measures of a scorecard are asked for no more.
+        """
         by_clips: dict[bytes, list[Request]] = {}
         for request in dict.fromkeys(requests):
             by_clips.setdefault(request.clips, []).append(request)
         found: dict[Request, Distribution] = {}
         for group in by_clips.values():
-            found.update(self._of_clips(measure, group))
+            found.update(self._of_clips(measure, group, complete))
         return found
 
-    def _of_clips(self, measure: Measure, group: list[Request]) -> dict[Request, Distribution]:
+    def _of_clips(self, measure: Measure, group: list[Request], complete: bool) -> dict[Request, Distribution]:
         mask_N = group[0].mask_N
         runs = [self.panel.positions(request.method, request.seeds) for request in group]
         flat = [run for positions in runs for run in positions]
         means_RVK, clips_V = self._source_means(self._values(measure)[flat], mask_N)
         valid_V = clips_V > 0
-        columns = np.moveaxis(means_RVK, 1, 0).reshape(len(valid_V), -1)
-        shape = (-1, *means_RVK.shape[::2])
-        whole, jackknife, replicates, source_only, without_source = (
-            draws.of(columns, valid_V).reshape(shape)
-            for draws in (
-                self._everything, self._jackknife, self._hierarchical, self._source_only, self._without_source,
-            )
-        )  # fmt: skip
-        by_clip = ((clips_V / clips_V.sum()) @ columns).reshape(shape)
+        ends = np.cumsum([len(positions) for positions in runs])
+        slices = [slice(end - len(positions), end) for end, positions in zip(ends, runs, strict=True)]
+        averaged_QVK = np.stack([means_RVK[its].mean(0) for its in slices])  # over seeds: every draw is linear in them
+
+        def drawn(draws: Draws) -> Array:
+            """The measure of each request in each row of weights, [Q, B]."""
+            return np.ascontiguousarray(measure.reduce(_applied(draws, averaged_QVK, valid_V)).T)
+
+        whole_RK = _applied(self._everything, means_RVK, valid_V)[0]
+        by_clip_QK = np.einsum("v,qvk->qk", clips_V / clips_V.sum(), averaged_QVK)
         city_V = self.panel.hierarchy.city_V
         cities = np.unique(city_V[valid_V])
-        jackknife = jackknife[cities if self.panel.hierarchy.cities > 1 else valid_V]
-        found, first = {}, 0
-        for request, positions in zip(group, runs, strict=True):
-            its = slice(first, first + len(positions))
-            first += len(positions)
-            crossed_BK = np.einsum("bs,bsk->bk", self._seed_weights(len(positions)), replicates[:, its])
-            without_V = measure.reduce(without_source[:, its].mean(1))
+        left_out = cities if self.panel.hierarchy.cities > 1 else valid_V
+        whole, jackknife, replicates = (
+            drawn(draws) for draws in (self._everything, self._jackknife, self._hierarchical)
+        )
+        source_only = without_source = np.empty((len(group), 0))
+        runs_BRK = np.empty((0, *whole_RK.shape))
+        if complete:
+            source_only, without_source = drawn(self._source_only), drawn(self._without_source)
+            runs_BRK = _applied(self._hierarchical, means_RVK, valid_V)
+        found = {}
+        for q, (request, its) in enumerate(zip(group, slices, strict=True)):
+            weights_BS = self._seed_weights(its.stop - its.start)[: len(runs_BRK)]
             found[request] = Distribution(
-                float(measure.reduce(whole[:, its].mean(1))[0]),
-                measure.reduce(replicates[:, its].mean(1)),
-                measure.reduce(jackknife[:, its].mean(1)),
-                measure.reduce(source_only[:, its].mean(1)),
-                tuple(without_V[valid_V & (city_V == city)] for city in cities),
-                measure.reduce(crossed_BK),
-                (measure.reduce(_without_each(whole[0, its])),),
-                float(measure.reduce(by_clip[:, its].mean(1))[0]),
-                measure.reduce(whole[0, its]),
+                float(whole[q, 0]),
+                replicates[q],
+                jackknife[q, left_out],
+                source_only[q],
+                tuple(without_source[q, valid_V & (city_V == city)] for city in cities) if complete else (),
+                measure.reduce(np.einsum("bs,bsk->bk", weights_BS, runs_BRK[:, its])),
+                (measure.reduce(_without_each(whole_RK[its])),),
+                float(measure.reduce(by_clip_QK[q])),
+                measure.reduce(whole_RK[its]),
                 int(clips_V.sum()),
                 int(valid_V.sum()),
                 len(cities),
@@ -177,6 +193,13 @@ class Estimator:
         if self._last is None or self._last[0] is not measure:
             self._last = measure, self.panel.blocks[measure.diagnostic].components(measure.components)
         return self._last[1]
+
+
+def _applied(draws: Draws, means_QVK: Array, valid_V: Mask) -> Array:
+    """Weighted means over sources, [B, Q, K]: one matrix product."""
+    requests, sources, components = means_QVK.shape
+    columns = np.moveaxis(means_QVK, 1, 0).reshape(sources, -1)
+    return draws.of(columns, valid_V).reshape(-1, requests, components)
 
 
 def _without_each(means_SK: Array) -> Array:

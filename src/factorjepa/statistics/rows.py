@@ -74,6 +74,12 @@ class Deciding:
     p: Number = NAN
     adjusted_p: Number = NAN
     seed_share: Number = NAN  # of the squared half-width: what training seeds contribute
+    seed_variance: str = ""  # its estimator: own or moderated (`pooling.py`); empty: seeds do not vary, or unknown
+    seed_sd: Number = NAN  # of the effect over training seeds, the pair's own
+    seed_freedom: Number = NAN  # degrees of freedom that the seeds' variance went in with
+    prior_freedom: Number = NAN  # of these, lent by other methods
+    pooled_sd: Number = NAN  # what the pool of methods expects in place of `seed_sd`
+    pooled_methods: int = 0
     note: str = ""  # why there is none
 
 

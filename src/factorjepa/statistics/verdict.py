@@ -11,7 +11,10 @@ from .rows import ContrastRow
 LEAST_CITIES = 6  # with fewer, even effects of one sign in every city happen by chance more often than 1 in 20
 BETTER, WORSE, NOT_SEPARATED, UNTESTABLE = "better", "worse", "not separated", "untestable"
 NOT_RESOLVED = "not resolved"  # separated over cities, seeds averaged; not once few cities and seeds are allowed for
-RULE = "adjusted p and interval over cities, and adjusted p that allows for few cities and training seeds"
+RULE = (
+    "adjusted p and interval over cities, and adjusted p that allows for few cities and training seeds, whose variance "
+    "is estimated as seed_variance says"
+)
 
 
 def decide_as_the_paper(row: ContrastRow, alpha: float) -> str:

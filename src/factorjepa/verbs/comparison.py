@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -32,6 +32,10 @@ def compare(
     mixed: Annotated[
         bool, typer.Option(help="Fit the mixed-effects check of the confirmatory contrasts (about 1 s each).")
     ] = True,
+    seed_variance: Annotated[
+        Literal["moderated", "own"],
+        typer.Option(help="How much trainings vary, for decisions: a pair's seeds helped by other methods', or alone."),
+    ] = "moderated",
     data: Annotated[
         Path | None, typer.Option(help="Corpus whose manifest has strata (default: the one the runs were trained on).")
     ] = None,
@@ -53,7 +57,9 @@ def compare(
 
     joined = Scores.joined([Scores.read(path) for path in scores])
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
-    settings = CompareSettings(replicates, seed, common=common, mixed="primary" if mixed else "none")
+    settings = CompareSettings(
+        replicates, seed, common=common, mixed="primary" if mixed else "none", seed_variance=seed_variance
+    )
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
     found.strata = stratified(joined, levels, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -17,8 +17,6 @@ from ..words import counted, listed
 from .devices import chosen_device
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..scores import DiagnosticInfo, Scores
 
 _NUMBER, _COLUMN, _GAP = 7, 11, 2  # characters: "-0.1234", the widest column, and between two of them
@@ -186,15 +184,20 @@ def _summary(scores: Scores, width: int) -> list[Table]:
 
     scored = set(scores.values("diagnostic"))
     infos = [i for i in scores.diagnostics.values() if i.name in scored and i.reduction in ("mean", "macro_f1")]
-    columns = scores.columns()
-    by_chance = [columns["value"][(columns["diagnostic"] == i.name) & (columns["variant"] == CHANCE)] for i in infos]
+    means: dict[tuple[str, str, str], dict[str, float]] = {}
+    for (*place, variant), mean in scores.means("backbone", "method", "diagnostic", "variant").items():
+        means.setdefault((place[0], place[1], place[2]), {})[variant] = mean
     methods = {(run.backbone, run.method): run.title for run in scores.runs}
     several = len({backbone for backbone, _ in methods}) > 1
     found = [
-        (f"{title} ({backbone})" if several else title, [_headline(columns, i, backbone, method) for i in infos])
+        (
+            f"{title} ({backbone})" if several else title,
+            [_headline(means.get((backbone, method, info.name), {}), info) for info in infos],
+        )
         for (backbone, method), title in methods.items()
     ]
-    chance = [f"{values.mean():.4f}" if len(values) else "" for values in by_chance]
+    by_chance = scores.means("diagnostic", "variant")
+    chance = [f"{by_chance[i.name, CHANCE]:.4f}" if (i.name, CHANCE) in by_chance else "" for i in infos]
     names = [f"{info.title} {_ARROWS[info.direction]}" for info in infos]
     room = width - max(map(len, names), default=0) - _wide("chance")
     tables: list[Table] = []
@@ -214,7 +217,7 @@ def _remarks(scores: Scores) -> list[str]:
     """Which diagnostics were not measured, and why a level of chance is as high as it is, where that surprises."""
     from ..scores import CHANCE
 
-    columns = scores.columns()
+    means = scores.means("diagnostic", "variant")
     scored = set(scores.values("diagnostic"))
     absent = [info.title for name, info in scores.diagnostics.items() if name not in scored]
     said = (
@@ -222,26 +225,24 @@ def _remarks(scores: Scores) -> list[str]:
         if absent
         else []
     )
-    for info in scores.diagnostics.values():
-        values = columns["value"][(columns["diagnostic"] == info.name) & (columns["variant"] == CHANCE)]
-        if len(values) and (why := info.about_chance(float(values.mean()))):
-            said.append(f"{info.title}: {why}")
-    return said
+    surprising = {
+        info.title: info.about_chance(means[info.name, CHANCE])
+        for info in scores.diagnostics.values()
+        if (info.name, CHANCE) in means
+    }
+    return said + [f"{title}: {why}" for title, why in surprising.items() if why]
 
 
-def _headline(columns: Mapping[str, np.ndarray[Any, Any]], info: DiagnosticInfo, backbone: str, method: str) -> str:
+def _headline(means: Mapping[str, float], info: DiagnosticInfo) -> str:
+    """Of one method, from the mean of each variant."""
     import numpy as np
 
     from ..statistics.measures import measures_of
 
-    wanted = {"backbone": backbone, "method": method, "diagnostic": info.name}
-    mine = np.logical_and.reduce([columns[name] == value for name, value in wanted.items()])
-    variant, value = columns["variant"][mine], columns["value"][mine]
-    if not len(value) or (info.reduction == "mean" and info.headline not in variant):
+    if not means or (info.reduction == "mean" and info.headline not in means):
         return "-"
-    headline = measures_of(info, sorted({*variant}))[0]
-    means = [value[variant == component].mean() for component in headline.components]
-    return f"{headline.reduce(np.array(means)):.4f}"
+    headline = measures_of(info, sorted(means))[0]
+    return f"{headline.reduce(np.array([means[component] for component in headline.components])):.4f}"
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[list[_Column]]:

@@ -14,6 +14,7 @@ from . import decoded, figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
+from .explaining import explained_table
 from .markup import Markup, coded, joined, tag
 from .material import Material, arranged
 from .strata import strata_tables
@@ -102,8 +103,11 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
     each = material.backbones
     drawn = material.decoded
     street = [("street", decoded.heading(drawn), decoded.section(drawn, material.order))] if drawn else []
+    steps = [made for backbone in each if (made := explained_table(material, backbone))]
+    ladder = [("explained", "What explains a gain", joined(steps, _download("explained")))] if steps else []
     return [
         ("headline", "Headline effects", joined([_headline(material, backbone) for backbone in each])),
+        *ladder,
         ("scorecard", "Scorecard", joined([_scorecard(material, backbone) for backbone in each])),
         ("contrasts", "Contrasts and decisions", _contrasts(material)),
         ("where", "Where it helps and where it fails", joined([_where(material, backbone) for backbone in each])),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .explaining import STEPS
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -34,7 +36,8 @@ _OWN_FAMILIES = ("factorized", "ablation")
 
 
 def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contrast]:
-    """FactorJEPA over every method that is not a form of it (controls among them), and every method over frozen."""
+    """FactorJEPA over every method that is not a form of it (controls among them), every method over frozen, and the
+    steps between methods that differ in one thing."""
     taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
     found = []
     if OURS in methods:
@@ -42,4 +45,6 @@ def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contra
         found += [Contrast(f"over {other}", OURS, other) for other in others if (OURS, other) not in taken]
     if FROZEN in methods:
         found += [Contrast(f"{method} over frozen", method, FROZEN) for method in methods if method != FROZEN]
-    return found
+    taken |= {(contrast.a, contrast.b) for contrast in found}
+    steps = [step for step in STEPS if {step.a, step.b} <= {*methods} and (step.a, step.b) not in taken]
+    return found + [Contrast(f"{step.a} over {step.b}", step.a, step.b) for step in steps]

@@ -94,6 +94,33 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
             console.print(f"[bold]{escape(backbone)}: {heading}; positive favours the first[/]")
             for table in _contrasts(rows, {row.diagnostic: titles[row.diagnostic] for row in rows}, methods):
                 console.print(table)
+    if steps := _explained(found, backbone, titles):
+        console.print(steps)
+
+
+def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Table | None:
+    """What explains a gain, where at least two steps were measured."""
+    from math import isnan
+
+    from ..statistics.explaining import COLUMNS
+
+    rows = [row for row in found.explained() if row.backbone == backbone]
+    steps = list(dict.fromkeys(row.step for row in rows))
+    if len(steps) < 2:
+        return None
+    table = _table(f"{backbone}: what explains a gain? Steps that change one thing; positive is a gain; exploratory")
+    table.add_column("what changes", max_width=30)
+    for diagnostic, variant in COLUMNS:
+        heading = "Masking AUC" if variant else titles.get(diagnostic, diagnostic)
+        table.add_column(heading, justify="right", min_width=15, no_wrap=True)
+    for step in steps:
+        cells = []
+        for row in (row for row in rows if row.step == step):
+            decision = row.decision.partition(":")[0]
+            said = f"{row.effect:+.4f}\n[dim]{row.low:+.4f} {row.high:+.4f}[/]" + (f"\n{decision}" if decision else "")
+            cells.append("" if isnan(row.effect) else said)
+        table.add_row(escape(step), *cells)
+    return table
 
 
 def _means(backbone: str, rows: Sequence[ScoreRow], titles: dict[str, str]) -> Table:

@@ -1,0 +1,51 @@
+"""What explains a gain, as a table: one step a row, what it is worth on the diagnostics that tell."""
+
+from __future__ import annotations
+
+import math
+
+from ..statistics.explaining import COLUMNS, Explained, explained
+from ..statistics.verdict import BETTER, NOT_RESOLVED, WORSE
+from .markup import Markup, joined, tag
+from .material import Material
+from .numbers import NOTHING, decimals, interval, number
+from .tables import Cell, table
+
+AREA = "Masking AUC"
+_SAID = (
+    "From one method to the other a single thing changes, so a difference can be credited to it. Exploratory: "
+    f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "
+    "interval over cities and no decision of its own."
+)
+
+
+def explained_table(material: Material, backbone: str) -> Markup | None:
+    """Nothing where fewer than two steps were measured: one is in the table of contrasts already."""
+    found = explained(material.comparison.contrasts, backbone)
+    steps = list(dict.fromkeys(row.step for row in found))
+    if len(steps) < 2:
+        return None
+    by_place = {(row.step, row.diagnostic): row for row in found}
+    rows: list[list[str | Cell]] = []
+    for step in steps:
+        cells = [by_place[step, diagnostic] for diagnostic, _ in COLUMNS]
+        methods = f"{material.title_of(cells[0].b)} \N{RIGHTWARDS ARROW} {material.title_of(cells[0].a)}"
+        rows.append([Cell(joined(step, tag("small", methods))), *map(_cell, cells)])
+    headings: list[str | Cell] = ["what changes"]
+    headings += [AREA if variant else material.name(diagnostic) for diagnostic, variant in COLUMNS]
+    caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
+    return joined(tag("p", _SAID), table(headings, rows, caption, range(1, len(headings)), "explained"))
+
+
+def _cell(row: Explained) -> Cell:
+    if math.isnan(row.effect):
+        return Cell(NOTHING, math.nan, hint="not measured")
+    places = decimals(row.low, row.high, row.effect)
+    decision, _, why = row.decision.partition(":")
+    said = decision if decision.startswith((BETTER, WORSE, NOT_RESOLVED)) else ""
+    shown = joined(
+        number(row.effect, places, sign=True),
+        tag("small", interval(row.low, row.high, places, sign=True)),
+        tag("small", said) if said else None,
+    )
+    return Cell(shown, row.effect, class_={BETTER: "better", WORSE: "worse"}.get(decision, ""), hint=why.strip())

@@ -1,0 +1,79 @@
+"""What explains a gain: single steps between methods that exist, with the numbers of their contrasts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from factorjepa.adaptation import METHODS
+from factorjepa.cli import main
+from factorjepa.report.making import make_report
+from factorjepa.statistics import CompareSettings, compare
+from factorjepa.statistics.contrasts import PRESPECIFIED, extended
+from factorjepa.statistics.explaining import COLUMNS, STEPS, explained
+
+from .tables import FUTURE, SLOPE, rows_of, scores_of
+
+QUICK = CompareSettings(replicates=400, mixed="none")
+LADDER = {"frozen": 0.9, "mono_top": 0.5, "mono_states_late": 0.5, "factorjepa_raw": 0.3}
+
+
+def test_every_step_is_between_two_methods_of_the_registry_and_stands_once() -> None:
+    assert {name for step in STEPS for name in (step.a, step.b)} <= METHODS.keys()
+    assert len({(step.a, step.b) for step in STEPS}) == len({step.title for step in STEPS}) == len(STEPS)
+
+
+def test_no_pair_of_methods_is_compared_twice() -> None:
+    families = {name: method.family for name, method in METHODS.items()}
+    pairs = [(one.a, one.b) for one in (*PRESPECIFIED, *extended(list(METHODS), families))]
+    assert len(pairs) == len(set(pairs))
+    assert {(step.a, step.b) for step in STEPS} <= set(pairs)
+
+
+def test_a_step_has_the_effect_and_decision_of_its_contrast_and_steps_without_methods_are_left_out() -> None:
+    contrasts = compare(scores_of(rows_of(LADDER, seeds=(17, 29, 43))), QUICK).contrasts
+    found = explained(contrasts, "nano")
+    assert list(dict.fromkeys((row.b, row.a) for row in found)) == [
+        ("frozen", "mono_top"), ("mono_top", "mono_states_late"), ("mono_states_late", "factorjepa_raw"),
+        ("mono_top", "factorjepa_raw"),
+    ]  # fmt: skip
+    assert len(found) == 4 * len(COLUMNS)
+    future = {(row.a, row.b): row for row in found if row.diagnostic == FUTURE.name}
+    assert future["factorjepa_raw", "mono_states_late"].effect == pytest.approx(0.2, abs=0.01)
+    assert future["factorjepa_raw", "mono_states_late"].decision == "better"
+    assert future["mono_states_late", "mono_top"].decision == "not separated"
+    assert not explained(contrasts, "another backbone")
+
+
+def test_the_area_under_the_masking_curve_comes_with_its_interval_and_without_a_decision() -> None:
+    rows = rows_of(LADDER, infos=(SLOPE,), variants=("pooled", "alt/auc"))
+    found = [row for row in explained(compare(scores_of(rows, (SLOPE,)), QUICK).contrasts, "nano") if row.variant]
+    area = next(
+        row for row in found if (row.a, row.b) == ("factorjepa_raw", "mono_top") and row.diagnostic == SLOPE.name
+    )
+    assert area.low < area.effect < area.high
+    assert area.effect == pytest.approx(0.2, abs=0.01)
+    assert not area.decision
+
+
+def test_page_table_and_terminal_show_the_ladder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores_of(rows_of(LADDER)).write(tmp_path / "scores.parquet")
+    words = ["factorjepa", "compare", str(tmp_path / "scores.parquet"), "--replicates", "400", "--no-mixed"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "what explains a gain?" in capsys.readouterr().out
+    made = make_report(tmp_path)
+    assert "What explains a gain" in made.page.read_text(encoding="utf-8")
+    assert "factorization, given states" in (made.page.parent / "tables" / "explained.csv").read_text(encoding="utf-8")
+
+
+def test_one_step_is_no_ladder(tmp_path: Path) -> None:
+    scores_of(rows_of({"frozen": 0.5, "mono_top": 0.1})).write(tmp_path / "scores.parquet")
+    page = make_report(tmp_path, settings=QUICK).page.read_text(encoding="utf-8")
+    assert "What explains a gain" not in page

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factorjepa.statistics import CompareSettings, Contrast, compare
+from factorjepa.statistics import CompareSettings, Comparison, Contrast, compare
 from factorjepa.statistics.deciding import MODERATED, OWN
 from factorjepa.statistics.pooling import Pool, Spread, moderated, pool_of, prior_freedom
 
@@ -97,6 +98,15 @@ def test_seeds_that_vary_as_elsewhere_decide_with_a_pool_and_not_alone() -> None
     assert 0 < its.prior_freedom <= 2
     assert (alone.deciding.seed_freedom, alone.deciding.pooled_methods) == (2, 0)
     assert (helped.p, helped.paper_decision) == (alone.p, alone.paper_decision)
+
+
+def test_what_was_lent_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    found = compare(scores_of(four_methods(dict.fromkeys("abc", (-0.01, 0.0, 0.01)) | {"d": (0.0, 0.02, 0.0)})), AB)
+    found.write(tmp_path)
+    read = Comparison.read(tmp_path)
+    assert read.json() == found.json()
+    assert read.settings["seed_variance"] == MODERATED
+    assert read.contrasts[0].deciding.prior_freedom > 0
 
 
 def test_a_pair_that_varies_much_more_than_the_others_stays_as_open_as_alone() -> None:

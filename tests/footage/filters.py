@@ -97,6 +97,22 @@ class Endless(Unfiltered):
         return Filtered(frames)
 
 
+class Patient(Unfiltered):
+    """Goes on from its second clip when somebody has seen how far it is."""
+
+    statement: ClassVar[dict[str, str]] = {"privacy": "off: for a test of progress"}
+
+    def __init__(self, seen: Path) -> None:
+        self._seen, self._clips = seen, 0
+
+    def __call__(self, frames: Frames, fps: float, *, audit: bool = False) -> Filtered:
+        self._clips += 1
+        deadline = time.monotonic() + 60
+        while self._clips > 1 and not self._seen.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return Filtered(frames)
+
+
 class Mortal(Unfiltered):
     """Kills the process it runs in, once."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -18,13 +19,14 @@ from hypothesis import strategies as st
 from factorjepa.corpus.manifest import MANIFEST, Manifest
 from factorjepa.corpus.rejected import read_rejected
 from factorjepa.engines import Engine, Here, Processes
-from factorjepa.footage import writing
+from factorjepa.footage import underway, writing
 from factorjepa.footage.ingest import Ingested, ingest
 from factorjepa.footage.listing import list_sources
-from factorjepa.footage.making import shares
+from factorjepa.footage.making import read_record, shares
+from factorjepa.footage.underway import FOLDER
 from factorjepa.video import Frames
 
-from .filters import Deadly, Signing
+from .filters import Deadly, Patient, Signing
 from .test_ingest import OFF, begin, contents, wait_for
 from .videos import SETTINGS, corner, encode, seconds, still, street
 
@@ -84,12 +86,6 @@ class TestOneLongFile:
         assert len(list((tmp_path / "pids").iterdir())) == 3  # the one that died, and two
         assert contents(tmp_path / "corpus") == contents(alone)
 
-    def test_a_clip_that_kills_every_process_costs_its_source_as_with_one(self, long: Path, tmp_path: Path) -> None:
-        made = run(long, tmp_path / "out", Deadly, Processes(2))
-        (row,) = made.rejected
-        assert row.detail == "the process that decoded it ended with SIGSEGV"
-        assert not list((tmp_path / "out").rglob("*.mp4"))
-
     def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(self, long: Path, tmp_path: Path) -> None:
         process = begin(long, tmp_path / "killed", "--workers", "2")
         wait_for(lambda: any(tmp_path.glob("killed/clips/*/*/*/*.mp4")), process)
@@ -99,6 +95,84 @@ class TestOneLongFile:
         run(long, tmp_path / "killed", OFF, Processes(2))
         run(long, tmp_path / "straight", OFF, Here())
         assert contents(tmp_path / "killed") == contents(tmp_path / "straight")
+
+
+@pytest.fixture(scope="module")
+def deadly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shots, and the one in the middle kills whoever filters it."""
+    folder = tmp_path_factory.mktemp("deadly")
+    shots = [street(1, seconds(7)), bright(street(2, seconds(7))), street(3, seconds(7))]
+    encode(folder / "Pune" / "s01" / "three.mp4", chain(*shots))
+    return folder
+
+
+class TestAClipThatKillsEveryProcess:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_is_rejected_with_its_reason_and_the_rest_of_its_source_is_kept(
+        self, deadly: Path, tmp_path: Path, workers: int
+    ) -> None:
+        made = run(deadly, tmp_path / "out", Deadly, Processes(workers))
+        assert [clip.shot for clip in made.manifest] == [0, 2]
+        (row,) = read_rejected(tmp_path / "out")
+        assert (row.stage, row.reason, row.clip_id) == ("writing", "not made", "pune/s01/three#1.0")
+        assert (row.t_start, row.t_end) == pytest.approx((7.0, 14.0), abs=0.2)
+        assert "ended with SIGSEGV, each time" in row.detail
+        assert "records/pune/s01/three.json" in row.detail
+        record = read_record(tmp_path / "out", "pune/s01/three")
+        assert record is not None
+        assert [one["clip_id"] for one in record["rejected"]] == [row.clip_id]
+        before = contents(tmp_path / "out")
+        assert not (tmp_path / "out" / FOLDER).exists()
+        assert len(run(deadly, tmp_path / "out", Deadly, Here()).manifest) == 2  # nobody dies again: it is known
+        assert contents(tmp_path / "out") == before
+
+
+class TestProgress:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_one_long_file_moves_the_line_before_it_is_done(
+        self, deadly: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(underway, "_EVERY", 0.01)
+        seen: list[tuple[int, int, str]] = []
+
+        @contextlib.contextmanager
+        def counting(what: str, thing: str) -> Iterator[Any]:
+            def progress(done: int, total: int, note: str = "") -> None:
+                if thing == "second":
+                    seen.append((done, total, note))
+                    if 0 < done < total:
+                        (tmp_path / "moved").touch()
+
+            yield progress
+
+        found = list_sources([deadly], "walk")
+        ingest(tmp_path / "out", found, SETTINGS, functools.partial(Patient, tmp_path / "moved"), Processes(workers),
+               counting=counting)  # fmt: skip
+        assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+        assert seen[0] == (0, 21, "0 of 1 source")
+        assert seen[-1] == (21, 21, "1 of 1 source")
+        assert any(0 < done < 21 and note == "0 of 1 source" for done, _, note in seen)
+
+    def test_what_is_finished_already_counts_from_the_start(self, deadly: Path, tmp_path: Path) -> None:
+        seen: list[tuple[int, str]] = []
+
+        def counting(what: str, thing: str) -> Any:
+            told = (lambda done, _, note: seen.append((done, note))) if thing == "second" else (lambda *_: None)
+            return contextlib.nullcontext(told)
+
+        for _ in range(2):
+            seen.clear()
+            ingest(tmp_path, list_sources([deadly], "walk"), SETTINGS, OFF, Here(), counting=counting)
+        assert (seen[0], seen[-1]) == ((20, "0 of 1 source"), (21, "1 of 1 source"))
+        assert [note for _, note in seen].count("1 of 1 source") == 1
+
+    def test_without_a_source_there_is_no_line(self, tmp_path: Path) -> None:
+        (tmp_path / "footage").mkdir()
+        (tmp_path / "footage" / "notes.mp4").write_text("no video")
+        told: list[str] = []
+        ingest(tmp_path / "out", list_sources([tmp_path / "footage"], "walk"), SETTINGS, OFF, Here(),
+               counting=lambda what, thing: contextlib.nullcontext(lambda *_: told.append(thing)))  # fmt: skip
+        assert "second" not in told
 
 
 class TestShares:
@@ -125,3 +199,4 @@ class TestShares:
         assert shares([60] * 10, 8, 10) == [1] * 10
         assert shares([15], 8, 10) == [2]
         assert shares([0, 0], 8, 10) == [1, 1]
+        assert shares([9892.253911121763], 53, 1) == [53]  # 53 x / x is a little more than 53

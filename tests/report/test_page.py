@@ -108,6 +108,14 @@ def test_known_numbers_appear(rich: Path) -> None:
     assert "10 cities" in page.text
 
 
+def test_how_the_seeds_variance_was_estimated_is_said_and_shown(rich: Path) -> None:
+    text = (rich / "report" / "index.html").read_text()
+    assert "the seeds of a pair, helped by those of the other methods" in text
+    row = next(one for one in Comparison.read(rich / "comparison").contrasts if one.contrast == "total")
+    assert row.deciding.seed_variance == "moderated"
+    assert f"{row.deciding.pooled_sd:.2g} expected from {row.deciding.pooled_methods} methods" in text
+
+
 def test_the_tables_round_trip(rich: Path) -> None:
     comparison, tables = Comparison.read(rich / "comparison"), rich / "report" / "tables"
     assert Comparison.read(tables).json() == comparison.json()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import math
 import shutil
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from ..corpus.shards import sidecar_path
 from ..engines import Engine, Lost
 from ..errors import CorpusError
 from ..storage import only_writer, remove_partials, write_text
+from ..words import counted
 from .duplicates import Catalogue
 from .job import Build, SourceJob, record_path
 from .listing import Listed, refuse_unknown
@@ -32,11 +35,12 @@ from .planning import Plan, PlannedSource, examine_files, plan_sources
 from .settings import IngestSettings
 from .sharding import NOTES, discard_unreadable, lay_into_shards
 from .statement import PLAN, IngestPlan
+from .underway import watched
 
 SOURCES = "sources.json"
 
 
-Progress = Callable[..., object]  # (done, total)
+Progress = Callable[..., object]  # (done, total, note)
 Counting = Callable[[str, str], contextlib.AbstractContextManager[Progress]]  # of what, in which things
 
 
@@ -87,35 +91,70 @@ def ingest(
         unreadable = discard_unreadable(out)
         paths = {one.file: one.path for one in found}
         longest_first = sorted(plan.sources, key=lambda source: -source.seconds)  # so that none is waited for
-        ahead = [0.0 if read_record(out, source.source) else source.seconds for source in longest_first]
+        recorded = {source.source for source in plan.sources if read_record(out, source.source)}
+        ahead = [0.0 if source.source in recorded else source.seconds for source in longest_first]
         cores = shares(ahead, engine.cores, settings.clips.seconds)
         jobs = [
             SourceJob(out, paths[source.file], source, settings, build, statement, audit and blurs, busy)
             for source, busy in zip(longest_first, cores, strict=True)
         ]
-        with counting("ingest", "source") as progress:
-            result = _make(out, jobs, engine, progress)
+        with counting("ingest", "second") as progress:
+            result = _make(out, jobs, engine, _Line(plan.sources, recorded, progress))
         result.rejected += plan.refused
         result.repaired = unreadable + result.repaired
         result.added = len(plan.sources) - len(begun.sources) if begun.sources else 0
         return _assemble(out, plan, settings, statement, result)
 
 
-def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, progress: Progress) -> Ingested:
+class _Line:
+    """The line of progress, in seconds of footage: a long file moves it, too. It never goes back.
+
+    `there` are sources that seem to be made already: they count from the start, though each is still looked at.
+    """
+
+    def __init__(self, sources: Sequence[PlannedSource], there: set[str], progress: Progress) -> None:
+        self._seconds = {source.source: source.seconds for source in sources}
+        self._there, self._progress, self._lock = there, progress, threading.Lock()
+        self._finished: set[str] = set()
+        self._shown = 0
+        self.look({})
+
+    def look(self, underway: Mapping[str, float]) -> None:
+        """Sources that somebody is busy with, and how far they are."""
+        with self._lock:
+            if len(self._finished) < len(self._seconds):
+                self._show(underway)
+
+    def finish(self, source: str) -> None:
+        with self._lock:
+            self._finished.add(source)
+            self._show({})
+
+    def _show(self, underway: Mapping[str, float]) -> None:
+        total = math.ceil(sum(self._seconds.values()))
+        reached = {**underway, **dict.fromkeys(self._finished | self._there, math.inf)}
+        now = math.floor(sum(min(at, self._seconds[name]) for name, at in reached.items()))
+        finished, sources = len(self._finished), len(self._seconds)
+        self._shown = total if finished == sources else max(self._shown, min(now, total - 1))
+        self._progress(self._shown, total, f"{finished} of {counted(sources, 'source')}")
+
+
+def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, line: _Line) -> Ingested:
     result = Ingested(Manifest([]), [])
-    for done, (number, made) in enumerate(engine.run(make_source, jobs, [job.cores for job in jobs]), start=1):
-        source = jobs[number].source
-        if isinstance(made, Lost):
-            why = f"the process that decoded it {made.why}"
-            result.rejected.append(Rejected(source.file, "reading", "unreadable", why, source.source))
-            shutil.rmtree(out / "clips" / source.source, ignore_errors=True)
-            record_path(out, source.source).unlink(missing_ok=True)
-        else:
-            result.repaired += made.repaired
-            result.seconds += made.seconds
-            for stage, seconds in made.spent.items():
-                result.spent[stage] = result.spent.get(stage, 0.0) + seconds
-        progress(done, len(jobs))
+    with watched(out, line.look):
+        for number, made in engine.run(make_source, jobs, [job.cores for job in jobs]):
+            source = jobs[number].source
+            if isinstance(made, Lost):
+                why = f"the process that decoded it {made.why}"
+                result.rejected.append(Rejected(source.file, "reading", "unreadable", why, source.source))
+                shutil.rmtree(out / "clips" / source.source, ignore_errors=True)
+                record_path(out, source.source).unlink(missing_ok=True)
+            else:
+                result.repaired += made.repaired
+                result.seconds += made.seconds
+                for stage, seconds in made.spent.items():
+                    result.spent[stage] = result.spent.get(stage, 0.0) + seconds
+            line.finish(source.source)
     return result
 
 

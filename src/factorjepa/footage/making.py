@@ -4,6 +4,9 @@ Shots are found in one pass, in order of time; the clips of a long source are th
 is kept and why is the same, to the byte, as one process gives. Pictures go from one to the other through a pipe: no
 frame that was not filtered reaches a disk.
 
+A clip that kills the process that makes it, each time, is rejected, and the rest of its source is made. Where a source
+has one core, its clips are made by the process that decodes it; if that dies in a clip, the next has another make them.
+
 A source's record is written last and holds size and checksum of its clips: a source that agrees with its record is
 complete. A source that was interrupted is decoded again, but clips that are whole are kept as they are. So it is where
 contact sheets are asked for later: the filter looks again, and only the sheet is written.
@@ -15,7 +18,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from .job import SourceJob, record_path, sheet_path, timing
 from .limits import limited
 from .sharding import damage_of
 from .shots import ShotDetector
+from .underway import Underway
 from .writing import ClipJob, Entry, Outcome, make_clip, whole
 
 
@@ -49,11 +53,11 @@ class Made:
 def shares(seconds: Sequence[float], cores: int, clip: float) -> list[int]:
     """How many cores each source gets: by its length, rounded up, and no more than it has clips of this length."""
     total = sum(seconds)
-    return [max(1, min(math.ceil(cores * one / total), math.ceil(one / clip))) if one else 1 for one in seconds]
+    return [max(1, min(math.ceil(cores * one / total), cores, math.ceil(one / clip))) if one else 1 for one in seconds]
 
 
-def make_source(job: SourceJob) -> Made | Lost:
-    """Make what is missing of one source; lost where one of its clips kills the process that makes it."""
+def make_source(job: SourceJob) -> Made:
+    """Make what is missing of one source."""
     made, repeats = Made(), {}
     record = read_record(job.out, job.source.source)
     if record is not None and record["identity"] == job.identity:
@@ -64,11 +68,11 @@ def make_source(job: SourceJob) -> Made | Lost:
             made.clips = len(record["clips"])
             return made
     with limited(job.settings.limits):
-        outcome = _Maker(job, made, repeats).make()
-        if isinstance(outcome, Lost):
-            return outcome
-        made.clips = len(outcome["clips"])
-        write_text(record_path(job.out, job.source.source), json.dumps(outcome, ensure_ascii=False))
+        maker = _Maker(job, made, repeats)
+        record = maker.make()
+        made.clips = len(record["clips"])
+        write_text(record_path(job.out, job.source.source), json.dumps(record, ensure_ascii=False))
+        maker.underway.done()
     return made
 
 
@@ -94,17 +98,21 @@ class _Maker:
         self._job, self._made, self._settings, self._repeats = job, made, job.settings, repeats
         self._video = SourceVideo(job.path, job.source.file)
         self._outcomes: dict[int, Outcome] = {}  # by the number of the span
+        self._handed: list[Outcome] = []  # of clips that somebody makes: what is said of them if nobody survives it
         self._ending: list[Rejected] = []  # what concerns the source as a whole
         self._framing: Framing | None = None
         self._frames = 0
         self._deinterlaced = False
         self._cores = min(job.cores, os.cpu_count() or 1)
+        self.underway = Underway(job.out, job.source.source)
+        self._itself = self._cores == 1 and not self.underway.died_making_a_clip()  # whether clips are made here
 
-    def make(self) -> dict[str, Any] | Lost:
-        engine = Processes(self._cores) if self._cores > 1 else Here()
-        for _, outcome in engine.run(make_clip, self._jobs()):
+    def make(self) -> dict[str, Any]:
+        self.underway.tell()
+        engine = Here() if self._itself else Processes(self._cores)
+        for number, outcome in engine.run(make_clip, self._jobs()):
             if isinstance(outcome, Lost):
-                return outcome
+                outcome = self._lost(self._handed[number], outcome)
             self._outcomes[outcome.number] = outcome
             for stage, seconds in outcome.spent.items():
                 self._made.spent[stage] = self._made.spent.get(stage, 0.0) + seconds
@@ -135,7 +143,10 @@ class _Maker:
                 job = self._job_of(number, span)
                 if job is not None:
                     still_alive(0)  # those who make clips are watched themselves
+                    self._handed.append(Outcome(number, rejected=job.rejected("writing", "not made", "")))
+                    self.underway.tell(making=self._itself)
                     yield job
+                    self.underway.tell()
                     still_alive(self._settings.limits.patience)
                 del job  # its pictures
                 reached = span.last / self._settings.clips.fps
@@ -158,6 +169,7 @@ class _Maker:
         try:
             for frame in ahead(self._decoded()) if self._cores > 1 else self._decoded():
                 still_alive(settings.limits.patience)
+                self.underway.reached(frame.at)
                 self._deinterlaced = frame.deinterlaced
                 gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
                 with timing(self._made.spent, "shots"):
@@ -209,6 +221,12 @@ class _Maker:
         return ClipJob(
             self._job, number, clip_id, path, place, frames, span.before, span.length, self._transforms(), there
         )
+
+    def _lost(self, clip: Outcome, lost: Lost) -> Outcome:
+        assert clip.rejected is not None
+        again = record_path(Path(), self._job.source.source)
+        detail = f"the process that made it {lost.why}, each time; remove {again} to try once more"
+        return replace(clip, rejected=replace(clip.rejected, detail=detail))
 
     def _transforms(self) -> list[str]:
         framing, fps = self._framing, self._settings.clips.fps

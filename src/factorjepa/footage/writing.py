@@ -50,6 +50,10 @@ class ClipJob:
     transforms: list[str]
     there: Entry | None = None  # the clip is written already, and only its contact sheet is asked for
 
+    def rejected(self, stage: str, reason: str, detail: str) -> Rejected:
+        source = self.source.source
+        return Rejected(source.file, stage, reason, detail, source.source, clip_id=self.clip_id, **self.place)
+
 
 @dataclass
 class Outcome:
@@ -70,7 +74,7 @@ def make_clip(job: ClipJob) -> Outcome:
         except StorageError:
             raise
         except Exception as error:  # whatever an encoder makes of strange pictures concerns these
-            _reject(job, made, "writing", "not made", f"{type(error).__name__}: {reason_of(error)}")
+            made.rejected = job.rejected("writing", "not made", f"{type(error).__name__}: {reason_of(error)}")
     return made
 
 
@@ -92,7 +96,7 @@ def _make(job: ClipJob, made: Outcome) -> None:
         found = list(faults(measures, settings.quality))
     if found:
         words, details = (" and ".join(part) for part in zip(*found, strict=True))
-        _reject(job, made, "quality", words, details)
+        made.rejected = job.rejected("quality", words, details)
         return
     with timing(made.spent, "privacy"):
         still_alive(settings.limits.privacy_patience)
@@ -105,7 +109,7 @@ def _make(job: ClipJob, made: Outcome) -> None:
         made.entry = job.there
         return
     if filtered.failures:
-        _reject(job, made, "privacy", "failed checks", "; ".join(filtered.failures))
+        made.rejected = job.rejected("privacy", "failed checks", "; ".join(filtered.failures))
         return
     kept = filtered.frames[own]
     with timing(made.spent, "quality"):
@@ -159,8 +163,3 @@ def _write(job: ClipJob, frames: Frames, entry: Entry) -> Entry:
     }  # fmt: skip
     write_text(out / sidecar_path(entry["path"], NOTES), json.dumps(notes, ensure_ascii=False))
     return entry
-
-
-def _reject(job: ClipJob, made: Outcome, stage: str, reason: str, detail: str) -> None:
-    source = job.source.source
-    made.rejected = Rejected(source.file, stage, reason, detail, source.source, clip_id=job.clip_id, **job.place)

@@ -49,7 +49,7 @@ def deciding(effect: Distribution, confidence: float, seeds_known: bool, pool: P
         found.seed_sd = float(np.sqrt(own.variance * trainings))
         if pool is not None:
             seeds = [moderated(own, pool, trainings)]
-            found.seed_variance, found.prior_freedom = MODERATED, seeds[0].freedom - own.freedom
+            found.seed_variance, found.prior_freedom = MODERATED, float(seeds[0].freedom - own.freedom)
             found.pooled_sd, found.pooled_methods = float(np.sqrt(2 * pool.variance)), pool.methods
         found.seed_freedom = float(seeds[0].freedom)
     half = half_width([cities, *seeds], 1 - confidence)

@@ -16,10 +16,11 @@ from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.store import TRUTH, sidecar_path
 from factorjepa.errors import RegimeError
+from factorjepa.regime import measuring
 from factorjepa.regime.axes import NAMES, frame_measures
 from factorjepa.regime.controls import Control, Pool, pool_of, spatially_permuted, temporally_permuted
 from factorjepa.regime.domain import domain_counts
-from factorjepa.regime.measuring import TeacherMeasurer, TruthMeasurer, measure_corpus, measured
+from factorjepa.regime.measuring import Opening, TeacherMeasurer, TruthMeasurer, measure_corpus, measured
 from factorjepa.regime.scene import Scene
 from factorjepa.regime.settings import PRIMARY, Thresholds
 from factorjepa.regime.sources import scene_of_packet, scene_of_truth
@@ -230,19 +231,38 @@ def test_strata_are_cut_on_training_clips_alone(folders: dict[str, Path], tables
     assert levels[int(counts.argmax())] == "high"
 
 
-def test_clips_of_other_splits_are_not_asked_for_and_have_no_strata(folders: dict[str, Path], tmp_path: Path) -> None:
-    manifest, thresholds = Manifest.read(folders["dense"]), Thresholds()
-    asked = []
+def test_clips_of_other_splits_are_not_asked_for_and_have_no_strata(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, asked, scene_of = Manifest.read(folders["dense"]), [], TruthMeasurer.scene
 
-    class Counting(TruthMeasurer):
-        def scene(self, clip: Clip) -> Scene:
-            asked.append(clip.split)
-            return super().scene(clip)
+    def counting(self: TruthMeasurer, clip: Clip) -> Scene:
+        asked.append(clip.split)
+        return scene_of(self, clip)
 
-    table = measured(folders["dense"], tmp_path, Counting(folders["dense"], thresholds), thresholds, splits=["train"])
+    monkeypatch.setattr(TruthMeasurer, "scene", counting)
+    table = measured(tmp_path, Opening(folders["dense"], "truth", tmp_path, T, splits=("train",)))
     assert set(asked) == {Split.TRAIN}
     told = with_strata(manifest, table, cuts_of(manifest, table))
     assert {clip.split for clip in told if "density_stratum" in clip.attributes} == {Split.TRAIN}
+
+
+def test_several_processes_measure_what_one_does(
+    folders: dict[str, Path], tables: dict[str, RegimeTable], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "_MANY", 2)
+    monkeypatch.setattr(measuring, "_TOGETHER", 4)
+    seen: list[tuple[int, int]] = []
+    found = measured(
+        tmp_path, Opening(folders["dense"], "truth", tmp_path, T), lambda done, all_: seen.append((done, all_))
+    )
+    alone = tables["dense"]
+    assert (found.clip_ids, found.about) == (alone.clip_ids, alone.about)
+    for one, other in zip(found.domain, alone.domain, strict=True):
+        np.testing.assert_array_equal([*one.counts, *one.confidence], [*other.counts, *other.confidence])
+    np.testing.assert_array_equal(found.totals_CVM, alone.totals_CVM)
+    np.testing.assert_array_equal(found.terms_CVM, alone.terms_CVM)
+    assert seen == [(number, 12) for number in range(1, 13)]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +16,7 @@ from ..corpus.access import ClipSet, Corpus, clips_of
 from ..corpus.manifest import Clip, Manifest
 from ..corpus.splits import Split
 from ..corpus.store import TRUTH, open_store, sidecar_path
+from ..engines import Processes, in_order
 from ..errors import RegimeError
 from ..teacher.cache import HEADER, PacketCache, Packets, corpus_identity
 from ..teacher.teacher import teacher_window
@@ -20,13 +24,15 @@ from ..world import ClipTruth
 from .axes import NAMES, OF_CLASSES, frame_measures
 from .classes import ClassAssigner
 from .controls import Control, Pool, motion_structure, pool_of, spatially_permuted, temporally_permuted
-from .domain import domain_counts
+from .domain import DomainCounts, domain_counts
 from .scene import Array, Ints, Scene
 from .settings import Thresholds, grid
 from .sources import scene_of_packet, scene_of_truth
 from .table import COLUMNS, FILE, About, RegimeTable
 
 Progress = Callable[[int, int], object]
+_TOGETHER = 32  # clips of a job
+_MANY = 256  # clips from which processes are worth their start
 
 
 class Measurer(Protocol):
@@ -89,6 +95,11 @@ class TeacherMeasurer:
         classes = "" if self._assign is None else f"; classes: {self._assign.name}"
         self.name = f"{cache.teacher}; settings {cache.settings.digest()}{classes}"
 
+    @property
+    def detects(self) -> bool:
+        """Whether a detector tells classes."""
+        return self._assign is not None
+
     def scene(self, clip: Clip) -> Scene:
         found = scene_of_packet(self._packets[clip.split].of(clip))
         if self._assign is None:
@@ -99,29 +110,47 @@ class TeacherMeasurer:
         return dataclasses.replace(found, superclass_O=self._assigned[clip.clip_id])
 
 
+@dataclass(frozen=True)
+class _Look:
+    """A clip by itself: sums over frames and their terms [V, M], and its part of what the whole corpus must know."""
+
+    totals_VM: Array
+    terms_VM: Array
+    pool: Pool
+    domain: DomainCounts
+    frames: int
+
+
 def measure_corpus(
-    manifest: Manifest, measurer: Measurer, thresholds: Thresholds, seed: int = 0, progress: Progress | None = None
+    manifest: Manifest,
+    measurer: Measurer,
+    thresholds: Thresholds,
+    seed: int = 0,
+    progress: Progress | None = None,
+    opening: Callable[[], Measurer] | None = None,
 ) -> RegimeTable:
-    """Two passes: the spatial control needs the places of the whole corpus first."""
-    variants = grid(thresholds)
-    names = (*variants, *Control)
-    shape = len(manifest), len(names), len(COLUMNS)
-    totals_CVM, terms_CVM = np.zeros(shape), np.zeros(shape)
+    """Two passes: the spatial control needs the places of the whole corpus first.
+
+    With `opening` the cores share the first, which takes nearly all of the time: each process opens a measurer with it.
+    """
+    names = (*grid(thresholds), *Control)
+    spatial = names.index(Control.SPATIAL)
+    others = [v for v in range(len(names)) if v != spatial]
+    totals_CVM, terms_CVM = (np.zeros((len(manifest), len(names), len(COLUMNS))) for _ in range(2))
     pools, domain, frames = [], [], []
-    for row, scene in _scenes(manifest, measurer, progress, 0):
-        clip_id = manifest[row].clip_id
-        for v, chosen in enumerate(variants.values()):
-            totals_CVM[row, v], terms_CVM[row, v] = _summed(scene.every(chosen.stride), chosen)
-        reordered = temporally_permuted(scene, seed, clip_id)
-        v = names.index(Control.TEMPORAL)
-        totals_CVM[row, v], terms_CVM[row, v] = _summed(reordered, thresholds)
-        pools.append(pool_of(scene, thresholds, seed, clip_id))
-        domain.append(domain_counts(scene, thresholds))
-        frames.append(scene.frames)
-    pool, v = Pool.joined(pools), names.index(Control.SPATIAL)
-    for row, scene in _scenes(manifest, measurer, progress, len(manifest)):
-        found = spatially_permuted(scene, thresholds, pool, seed, manifest[row].clip_id)
-        totals_CVM[row, v, : len(NAMES)], terms_CVM[row, v, : len(NAMES)] = _over_frames(found)
+    for row, look in enumerate(_looked_at(manifest, measurer, thresholds, seed, opening)):
+        totals_CVM[row, others], terms_CVM[row, others] = look.totals_VM, look.terms_VM
+        pools.append(look.pool)
+        domain.append(look.domain)
+        frames.append(look.frames)
+        if progress is not None:
+            progress(row + 1, 2 * len(manifest))
+    pool = Pool.joined(pools)
+    for row, clip in enumerate(manifest):
+        found = spatially_permuted(measurer.scene(clip), thresholds, pool, seed, clip.clip_id)
+        totals_CVM[row, spatial, : len(NAMES)], terms_CVM[row, spatial, : len(NAMES)] = _over_frames(found)
+        if progress is not None:
+            progress(len(manifest) + row + 1, 2 * len(manifest))
     about = About(measurer.kind, measurer.name, thresholds.model_dump(mode="json"), names, measurer.unavailable,
                   corpus_identity(manifest))  # fmt: skip
     return RegimeTable(
@@ -134,13 +163,41 @@ def measure_corpus(
     )
 
 
-def _scenes(
-    manifest: Manifest, measurer: Measurer, progress: Progress | None, before: int
-) -> Iterator[tuple[int, Scene]]:
-    for row, clip in enumerate(manifest):
-        yield row, measurer.scene(clip)
-        if progress is not None:
-            progress(before + row + 1, 2 * len(manifest))
+def _looked_at(
+    manifest: Manifest,
+    measurer: Measurer,
+    thresholds: Thresholds,
+    seed: int,
+    opening: Callable[[], Measurer] | None,
+) -> Iterator[_Look]:
+    """Every clip in its order, by this process or by several."""
+    if opening is None or len(manifest) < _MANY:
+        yield from (_look(measurer, thresholds, seed, clip) for clip in manifest)
+        return
+    jobs = [list(manifest[start : start + _TOGETHER]) for start in range(0, len(manifest), _TOGETHER)]
+    work = functools.partial(_looks, opening, thresholds, seed)
+    for looks in in_order(Processes(os.cpu_count() or 1), work, jobs):
+        yield from looks
+
+
+def _looks(opening: Callable[[], Measurer], thresholds: Thresholds, seed: int, clips: list[Clip]) -> list[_Look]:
+    measurer = _opened(opening)
+    return [_look(measurer, thresholds, seed, clip) for clip in clips]
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(opening: Callable[[], Measurer]) -> Measurer:
+    """Of this process."""
+    return opening()
+
+
+def _look(measurer: Measurer, thresholds: Thresholds, seed: int, clip: Clip) -> _Look:
+    scene = measurer.scene(clip)
+    seen = [_summed(scene.every(chosen.stride), chosen) for chosen in grid(thresholds).values()]
+    seen.append(_summed(temporally_permuted(scene, seed, clip.clip_id), thresholds))
+    totals, terms = zip(*seen, strict=True)
+    pool = pool_of(scene, thresholds, seed, clip.clip_id)
+    return _Look(np.stack(totals), np.stack(terms), pool, domain_counts(scene, thresholds), scene.frames)
 
 
 def _summed(scene: Scene, thresholds: Thresholds) -> tuple[Array, Array]:
@@ -154,44 +211,44 @@ def _over_frames(found_TM: Array) -> tuple[Array, Array]:
     return np.nansum(found_TM, axis=0), np.isfinite(found_TM).sum(0).astype(np.float64)
 
 
-def open_measurer(
-    folder: Path,
-    by: str,
-    packets: Path,
-    thresholds: Thresholds,
-    detector: Path | None = None,
-    splits: Sequence[str] | None = None,
-) -> Measurer:
-    """`teacher`, `truth`, or `auto`: the teacher where there are packets, else simulated ground truth."""
-    if by == "auto":
-        by = "teacher" if (packets / HEADER).exists() else "truth"
-    if by == "truth":
-        return TruthMeasurer(folder, thresholds)
-    if by == "teacher":
-        return TeacherMeasurer(folder, packets, detector, splits=splits)
-    raise RegimeError(f"cannot measure by {by!r}: choose teacher, truth or auto")
+@dataclass(frozen=True)
+class Opening:
+    """How a measurer is opened, here or in another process: by `teacher`, `truth`, or `auto`, which is the teacher
+    where there are packets, else simulated ground truth."""
+
+    folder: Path
+    by: str
+    packets: Path
+    thresholds: Thresholds
+    detector: Path | None = None
+    splits: tuple[str, ...] | None = None
+
+    def __call__(self) -> Measurer:
+        by = self.by
+        if by == "auto":
+            by = "teacher" if (self.packets / HEADER).exists() else "truth"
+        if by == "truth":
+            return TruthMeasurer(self.folder, self.thresholds)
+        if by == "teacher":
+            return TeacherMeasurer(self.folder, self.packets, self.detector, splits=self.splits)
+        raise RegimeError(f"cannot measure by {by!r}: choose teacher, truth or auto")
 
 
-def measured(
-    folder: Path,
-    out: Path,
-    measurer: Measurer,
-    thresholds: Thresholds,
-    progress: Progress | None = None,
-    splits: Sequence[str] | None = None,
-) -> RegimeTable:
+def measured(out: Path, opening: Opening, progress: Progress | None = None) -> RegimeTable:
     """What `out` holds if it was measured in this very way from these very clips; else it is measured now.
 
-    Of all clips, or of those in some splits.
+    Of all clips, or of those in the splits that are opened.
     """
-    manifest = Manifest.read(folder)
-    if splits is not None:
-        manifest = Manifest([clip for clip in manifest if clip.split in splits])
+    measurer, manifest, thresholds = opening(), Manifest.read(opening.folder), opening.thresholds
+    if opening.splits is not None:
+        manifest = Manifest([clip for clip in manifest if clip.split in opening.splits])
     if (out / FILE).exists():
         there = RegimeTable.read(out)
         asked = (measurer.kind, measurer.name, thresholds.model_dump(mode="json"), corpus_identity(manifest))
         if (there.about.source, there.about.measured_by, there.about.thresholds, there.about.corpus) == asked:
             return there
-    table = measure_corpus(manifest, measurer, thresholds, progress=progress)
+    # A detector has threads of its own, and what it has told is kept for the second pass.
+    shared = None if isinstance(measurer, TeacherMeasurer) and measurer.detects else opening
+    table = measure_corpus(manifest, measurer, thresholds, progress=progress, opening=shared)
     table.write(out)
     return table

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,15 +68,31 @@ class PacketMasks:
 
     packet: Packet
     order_O: NDArray[np.intp]
+    _known: dict[bytes, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def union(self, kept_O: Bools) -> Array:
+        """Pixels that the kept masks cover in each frame, [T]. Variants of the thresholds keep the same ones often."""
         chosen_R = np.zeros(len(self.order_O), bool)
         chosen_R[self.order_O[kept_O]] = True
+        key = chosen_R.tobytes()
+        if key not in self._known:
+            self._known[key] = self._covered(chosen_R)
+        return self._known[key]
+
+    def _covered(self, chosen_R: Bools) -> Array:
         side = int(self.packet.side)
         covered_Tss = np.zeros((self.packet.frames, side, side), bool)
-        for region, where, mask in self.packet.region_masks(chosen_R):
-            covered_Tss[(int(self.packet.region_frame[region]), *where)] |= mask
+        for region in np.flatnonzero(chosen_R).tolist():
+            frame, where, mask = self._masks[region]
+            covered_Tss[(frame, *where)] |= mask
         return np.asarray(covered_Tss.sum((1, 2)), np.float64)
+
+    @functools.cached_property
+    def _masks(self) -> list[tuple[int, tuple[slice, slice], Bools]]:
+        """Frame, place and pixels of every region."""
+        everyone_R = np.ones(len(self.order_O), bool)
+        found = self.packet.region_masks(everyone_R)
+        return [(int(self.packet.region_frame[region]), where, mask) for region, where, mask in found]
 
 
 def _mask_areas(packet: Packet) -> Array:

@@ -165,13 +165,13 @@ def check(
     from ..config import resolve
     from ..corpus.manifest import Manifest
     from ..regime.check import check_corpus
-    from ..regime.measuring import open_measurer
+    from ..regime.measuring import Opening
     from ..regime.readers.native import open_native
     from ..regime.settings import Thresholds
 
     thresholds = resolve(Thresholds, preset, overrides or [])
     native = open_native(layout, labels, corpus, fps, _size(size))
-    measurer = open_measurer(corpus, "teacher", packets or corpus / TARGETS, thresholds, detector)
+    measurer = Opening(corpus, "teacher", packets or corpus / TARGETS, thresholds, detector)()
     with counting("checking", "clip") as progress:
         found = check_corpus(Manifest.read(corpus), measurer, native, thresholds, progress)
     folder = found.write(out or corpus / REGIME / "check")
@@ -253,11 +253,12 @@ def _measured(
     corpus: Path, by: str, packets: Path | None, folder: Path, thresholds: Thresholds, detector: Path | None,
     splits: list[str] | None = None,
 ) -> RegimeTable:  # fmt: skip
-    from ..regime.measuring import measured, open_measurer
+    from ..regime.measuring import Opening, measured
 
-    measurer = open_measurer(corpus, by, packets or corpus / TARGETS, thresholds, detector, splits)
+    chosen = None if splits is None else tuple(splits)
+    opening = Opening(corpus, by, packets or corpus / TARGETS, thresholds, detector, chosen)
     with counting(f"measuring {corpus.name}", "look") as progress:
-        return measured(corpus, folder, measurer, thresholds, progress, splits)
+        return measured(folder, opening, progress)
 
 
 def _refuse_repeated(corpora: list[Path]) -> None:

@@ -50,7 +50,7 @@ ABLATIONS: tuple[Method, ...] = (
     ),
     FACTORJEPA.variant("no_curriculum", "- curriculum", "all terms and raw clips from the start", stages=WHOLE_RUN),
     RAW.variant(
-        "factorjepa_raw_views", "FactorJEPA-RAW + views", "stages and factor views without the targets",
+        "factorjepa_raw_views", "+ views", "stages and factor views without the targets",
         stages=CURRICULUM,
     ),
     FACTORJEPA.variant(
@@ -82,7 +82,7 @@ ABLATIONS: tuple[Method, ...] = (
     ),
     *(
         method.variant(
-            f"{method.name}_{injection}", f"{method.title}, {injection} injection",
+            f"{method.name}_{injection}", f"{injection} injection",
             "where tokens should meet the agents' geometry", predictor=_options(injection=injection),
         )
         for method in (RAW, FACTORJEPA)

@@ -105,5 +105,6 @@ class Method:
         return len(self.stages) - 1, self.stages[-1]
 
     def variant(self, name: str, title: str, why: str, **changes: Any) -> Method:
-        """An ablation: this method with some fields changed."""
+        """An ablation: this method with some fields changed; `title` says which, after the method's own."""
+        title = f"{self.title} {title}" if title[0] in "+-" else f"{self.title}, {title}"
         return dataclasses.replace(self, name=name, title=title, why=why, family="ablation", matched=False, **changes)

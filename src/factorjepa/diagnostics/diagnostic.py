@@ -21,6 +21,7 @@ from .scene import Scene
 from .settings import EvaluateSettings
 
 Role = Literal["fit", "choose", "measure"]  # training, validation, and the evaluated clips
+ROLES: tuple[Role, ...] = ("fit", "choose", "measure")
 
 
 @dataclass(frozen=True)

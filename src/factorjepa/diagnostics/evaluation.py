@@ -31,7 +31,7 @@ from ..training.restore import best_step, restore, settings_of
 from ..training.run import RunDirectory
 from ..training.settings import TrainSettings
 from .asks import Answers, Subject
-from .diagnostic import Diagnostic
+from .diagnostic import ROLES, Diagnostic, Role
 from .evaluator import Conditions, Evaluator
 from .registry import chosen
 from .settings import EvaluateSettings
@@ -78,6 +78,7 @@ class Instruments:
     identity: Mapping[str, str] = field(default_factory=dict)  # besides the evaluator's
     check: Callable[[Evaluator], object] = lambda evaluator: None  # raises what keeps it from measuring
     needs: Mapping[str, str] = field(default_factory=dict)  # diagnostic -> the part of the identity that it needs
+    roles: tuple[Role, ...] = ROLES  # the clips that they look at: of others neither files nor packets are needed
 
     @classmethod
     def chosen(cls, names: Sequence[str] | None) -> Instruments:
@@ -157,7 +158,7 @@ def measured(
     instruments: Instruments,
     made: Evaluated,
     progress: Progress | None = None,
-    evaluators: Callable[[Conditions, EvaluateSettings, torch.device], Evaluator] = Evaluator,
+    evaluators: Callable[[Conditions, EvaluateSettings, torch.device, tuple[Role, ...]], Evaluator] = Evaluator,
 ) -> list[Scores]:
     """The part of each run, measured and written where it was not there; `made` is told what was kept and what failed.
 
@@ -167,7 +168,7 @@ def measured(
     for conditions in dict.fromkeys(entry.conditions for entry in entries):
         group = [entry for entry in entries if entry.conditions == conditions]
         try:
-            evaluator = evaluators(conditions, settings, device)
+            evaluator = evaluators(conditions, settings, device, instruments.roles)
             instruments.check(evaluator)
             identity = {**evaluator.identity(), **instruments.identity}
             shown = clips_shown(evaluator, instruments)

@@ -18,8 +18,9 @@ from ..scores import ENCODER
 from ..teacher.cache import PacketCache, Packets
 from ..training.origin import open_backbone
 from ..training.settings import TrainSettings
+from ..words import listed
 from ..world import ClipTruth
-from .diagnostic import Part, Role
+from .diagnostic import ROLES, Part, Role
 from .parts import batches, clip_sets, digest_of, labels_of, text_of
 from .reference import Precision, Reference
 from .resimulation import Worlds
@@ -87,16 +88,22 @@ class Scenes:
 
 
 class Evaluator:
-    """Parts `fit`, `choose` and `measure`, and who it is: `identity` is stored with the scores."""
+    """Parts `fit`, `choose` and `measure`, or those that are needed, and who it is: `identity` goes with the scores."""
 
-    def __init__(self, conditions: Conditions, settings: EvaluateSettings, device: torch.device) -> None:
+    def __init__(
+        self,
+        conditions: Conditions,
+        settings: EvaluateSettings,
+        device: torch.device,
+        roles: tuple[Role, ...] = ROLES,
+    ) -> None:
         self.conditions, self.settings = conditions, settings
         use = device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"
         self.precision = Precision(device, use)
         backbone = open_backbone(conditions.arch, conditions.weights, device)
         self.reference = Reference(backbone, conditions.context, self.precision)
         corpus = Corpus.open(Path(conditions.data))
-        sets = clip_sets(corpus, settings)
+        sets = {role: clips for role, clips in clip_sets(corpus, settings).items() if role in roles}
         self._no_packets = ""  # why there are none
         self._cache, packets = self._packets(sets)
         self.parts = [self._scenes(role, clips, packets.get(role)) for role, clips in sets.items()]
@@ -130,9 +137,11 @@ class Evaluator:
         """An error where there are none: for runs that read object states."""
         if self._cache is None:
             split = self.settings.split
+            splits = {"fit": "training", "choose": "validation", "measure": split}
+            shown = listed([splits[scenes.part.role] for scenes in self.parts])
             raise TeacherError(
-                f"{self._no_packets}\nThe run reads object states, which come from packets of training, validation and "
-                f"{split} clips. Of the {split} clips only the evidence in the context is shown to it, never a target"
+                f"{self._no_packets}\nThe run reads object states, which come from packets of {shown} clips. Of the "
+                f"{split} clips only the evidence in the context is shown to it, never a target"
             )
 
     def _packets(self, sets: dict[Role, ClipSet]) -> tuple[PacketCache | None, dict[Role, Packets[ClipSet]]]:

@@ -19,6 +19,7 @@ from ..commands import carry_out, command
 from ..engines import Lost, Processes
 from ..errors import FactorJEPAError
 from ..scores import Scores
+from .diagnostic import Role
 from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, earlier_part, measured
 from .evaluator import Conditions, Evaluator
 from .settings import EvaluateSettings
@@ -96,6 +97,8 @@ def _instruments(make: Callable[[], Instruments]) -> Instruments:
 
 
 @functools.lru_cache(maxsize=1)
-def _evaluator(conditions: Conditions, settings: EvaluateSettings, device: torch.device) -> Evaluator:
+def _evaluator(
+    conditions: Conditions, settings: EvaluateSettings, device: torch.device, roles: tuple[Role, ...]
+) -> Evaluator:
     """Of this process: it holds decoded clips and what was worked out about them."""
-    return Evaluator(conditions, settings, device)
+    return Evaluator(conditions, settings, device, roles)

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from ..decoded import FOLDER
+from ..diagnostics.diagnostic import Role
 from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate
 from ..diagnostics.evaluator import Evaluator
 from ..diagnostics.settings import EvaluateSettings
@@ -42,6 +43,7 @@ DECODED: tuple[type[DecodedDiagnostic], ...] = (
     DecodedPsnr, DecodedSsim, DecodedLpips, DecodedFlow, DecodedAgents, DecodedL1, DecodedFailures,
 )  # fmt: skip
 CONTRACT = "decoder.json"
+LOOKED_AT: tuple[Role, ...] = ("measure",)  # the clips of which pictures are drawn; nothing is fitted
 log = logging.getLogger(__name__)
 _SIMULATION = "simulation.yaml"  # beside the clips of a simulated corpus
 
@@ -152,4 +154,5 @@ def instruments(studio: Studio, looking: Looking) -> Instruments:
         identity,
         partial(check_fits, studio, looking),
         {one.info.name: one.needs for one in DECODED if one.needs},
+        LOOKED_AT,
     )

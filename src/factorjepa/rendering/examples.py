@@ -30,7 +30,7 @@ from ..predictors import PerFactor
 from ..storage import only_writer
 from ..teacher.views import agent_support
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
-from .evaluation import Looking, check_fits, open_studio
+from .evaluation import LOOKED_AT, Looking, check_fits, open_studio
 from .failing import failures_of
 from .gallery import column_order, write_gallery
 from .metrics.motion import to_bytes
@@ -58,7 +58,7 @@ def render(
     first = first_runs(runs, data, targets)
     conditions = next(iter(first.values())).conditions
     with only_writer(out, "rendering"):
-        evaluator = Evaluator(conditions, settings, device)
+        evaluator = Evaluator(conditions, settings, device, LOOKED_AT)
         check_fits(studio, looking, evaluator)
         subjects = subjects_of(first, evaluator, device)
         made = examples_of(subjects, evaluator, studio, count, progress)

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from diagnostics.fakes import constant, oracle, subject
 from diagnostics.test_leaks import with_another_future
+from factorjepa.corpus.splits import Split
 from factorjepa.decoded import DECODER
 from factorjepa.detectors.boxes import Detections
 from factorjepa.diagnostics.asks import Answers
-from factorjepa.diagnostics.evaluation import run_pass
+from factorjepa.diagnostics.evaluation import evaluate, run_pass
 from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.errors import DiagnosticsError, RenderingError
@@ -35,6 +36,8 @@ from factorjepa.rendering.metrics.lpips import Lpips
 from factorjepa.rendering.pair import Pair
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
+from factorjepa.teacher.making import make_packets
+from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
 from factorjepa.verbs.decode import decode_app
@@ -201,6 +204,16 @@ def test_lpips_given_later_is_added_to_finished_scores_and_nothing_else_is_measu
     assert not any(one.diagnostic == "decoded_lpips" for run in made.scores.runs for one in run.missing)
     with pytest.raises(DiagnosticsError, match="another evaluation"):  # what is there is not taken away
         evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU)
+
+
+def test_packets_are_needed_of_the_clips_that_are_drawn_and_of_no_others(
+    trained: Callable[..., Path], decoder_folder: Path, streets: Path, tmp_path: Path
+) -> None:
+    make_packets(streets, tmp_path / "some", TeacherSettings(), [Split.AUDIT], workers=1)
+    runs, settings, looking = [trained("factorjepa")], EvaluateSettings(split="audit", clips=2), Looking(decoder_folder)
+    assert not evaluate_decoded(runs, tmp_path, looking, settings, CPU, targets=tmp_path / "some").failed
+    with pytest.raises(DiagnosticsError, match="packets of training, validation and audit clips"):
+        evaluate(runs, tmp_path / "probed", settings, CPU, targets=tmp_path / "some")
 
 
 def test_a_decoder_of_another_encoder_draws_nothing(

@@ -19,6 +19,7 @@ from factorjepa.adaptation import METHODS
 from factorjepa.errors import ReportError, ScoresError
 from factorjepa.examples import Example, Question
 from factorjepa.missing import Missing
+from factorjepa.report import plot
 from factorjepa.report.answers import answers, change
 from factorjepa.report.cards import cards, example_views
 from factorjepa.report.cautions import cautions
@@ -487,3 +488,13 @@ def test_an_example_that_makes_no_sense_is_refused() -> None:
         Question("q", ("a", "b"), 0, {"x": [1.0]})
     with pytest.raises(ReportError, match="number 2 of 2"):
         Question("q", ("a", "b"), 2, {})
+
+
+def test_long_names_are_told_apart_on_two_lines_and_short_ones_stand_on_one() -> None:
+    one = str(plot.label(0, 10, "FactorJEPA", 128))
+    assert "tspan" not in one
+    names = ("Monolithic + states (late)", "Monolithic + states + targets (late)")
+    drawn = [re.sub(r"<title>.*?</title>", "", str(plot.label(0, 10, name, 128))) for name in names]
+    words = [" ".join(re.findall(r"<tspan[^>]*>([^<]*)</tspan>", text)) for text in drawn]
+    assert words == list(names)
+    assert "…" in str(plot.label(0, 10, "a name " * 20, 128))

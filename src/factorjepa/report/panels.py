@@ -84,7 +84,7 @@ def dot_panel(title: str, subtitle: str, dots: Sequence[Dot], reference: float |
     for row, dot in enumerate(dots):
         y = _TOP + _ROW * (row + 0.5)
         name = "ours" if dot.kind == "ours" else None
-        parts.append(tag("text", tag("title", dot.label), plot.fitted(dot.label, labels), x=0, y=y + 3.8, class_=name))
+        parts.append(plot.label(0, y, dot.label, labels, name))
         if not math.isfinite(dot.value):
             parts.append(plot.words(left, y + 3.6, dot.note or "no value", "tick"))
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from .markup import Markup, joined, tag
 
 PANEL = 340.0  # width of a panel
 SIZE = 11.0  # of text; page.css says the same
+SMALL = 8.8  # of names on two lines
 _EM = 0.51  # mean width of a letter, in sizes
 
 
@@ -95,6 +97,17 @@ def fitted(said: str, room: float, size: float = SIZE) -> str:
     """Shortened to the room there is."""
     most = int(room / (_EM * size))
     return said if len(said) <= most else said[: max(most - 1, 1)].rstrip() + "…"
+
+
+def label(x: float, y: float, said: str, room: float, class_: str | None = None) -> Markup:
+    """A name in the middle of a row at `y`: whole where there is room, else on two lines of small letters."""
+    whole = tag("title", said)
+    if width_of(said) <= room:
+        return tag("text", whole, said, x=x, y=y + 3.8, class_=class_)
+    first, *rest = textwrap.wrap(said, int(room / (_EM * SMALL)))
+    lines = [(first, -1.2), (fitted(" ".join(rest), room, SMALL), 7.8)] if rest else [(first, 3.2)]
+    parts = (tag("tspan", part, x=x, y=y + shift) for part, shift in lines)
+    return tag("text", whole, *parts, class_=f"two {class_ or ''}".strip())
 
 
 def width_of(said: str, size: float = SIZE) -> float:

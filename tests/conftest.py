@@ -18,6 +18,13 @@ settings.register_profile("patient", deadline=None, derandomize="CI" in os.envir
 settings.load_profile("patient")
 
 
+def pytest_configure() -> None:
+    """Test processes, and those that they start, share the cores: threads that wait for each other crawl."""
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")
+
+
 @pytest.fixture(autouse=True)
 def _no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verb called in this process says what it carries out; the next test has not been asked for anything."""
@@ -33,7 +40,7 @@ def process() -> Process:
 
     def run(*words: object, timeout: float = 120, **options: object) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name("factorjepa")
-        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [str(program), *map(str, words)],
             capture_output=True,

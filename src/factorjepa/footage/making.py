@@ -49,7 +49,7 @@ class Made:
 def shares(seconds: Sequence[float], cores: int, clip: float) -> list[int]:
     """How many cores each source gets: by its length, rounded up, and no more than it has clips of this length."""
     total = sum(seconds)
-    return [max(1, min(math.ceil(cores * one / total), math.ceil(one / clip))) if one else 1 for one in seconds]
+    return [max(1, min(cores, math.ceil(cores * one / total), math.ceil(one / clip))) if one else 1 for one in seconds]
 
 
 def make_source(job: SourceJob) -> Made | Lost:

@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable ".[dev]"  # what is used compiles then
 	touch $(READY)
 
 test: $(READY)

@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Where the caller's environment forbids it, every process that a test starts would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint suite bench clean
 
 $(READY): pyproject.toml

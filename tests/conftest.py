@@ -7,21 +7,53 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
 
 from factorjepa import commands
+from factorjepa.cli import main
+from factorjepa.terminal import console, error_console
 
 # In continuous integration the same examples every time: what fails there, fails here. Elsewhere new ones are tried.
 settings.register_profile("patient", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("patient")
+
+# Test processes, and those that they start, share the cores: threads that wait for each other crawl. Libraries read
+# this as they are loaded: here none is yet.
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
+    os.environ.setdefault(threads, "1")
 
 
 @pytest.fixture(autouse=True)
 def _no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verb called in this process says what it carries out; the next test has not been asked for anything."""
     monkeypatch.setattr(commands, "_line", "")
+
+
+class Ran(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """`command("inspect", folder)`: the entry point in this process (a new one would take seconds to import torch)."""
+
+    def run(*words: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["factorjepa", *map(str, words)])
+        for shown in (console, error_console):
+            monkeypatch.setattr(shown, "width", 200)
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("TERMINAL_WIDTH", "200")
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return Ran(int(left.value.code or 0), said.out, said.err)
+
+    return run
 
 
 Process = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,7 +65,7 @@ def process() -> Process:
 
     def run(*words: object, timeout: float = 120, **options: object) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name("factorjepa")
-        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [str(program), *map(str, words)],
             capture_output=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -41,9 +42,13 @@ def room_of(path: Path) -> str:
     return "" if first == "__init__.py" else first.removesuffix(".py")
 
 
-def imported(path: Path, text: str | None = None) -> Iterator[tuple[str, int, bool]]:
+@functools.cache
+def imported(path: Path, text: str | None = None) -> list[tuple[str, int, bool]]:
     """Absolute names of the modules a file imports, where, and whether that happens when it is imported."""
-    tree = ast.parse(path.read_text(encoding="utf-8") if text is None else text)
+    return list(_imported(path, ast.parse(path.read_text(encoding="utf-8") if text is None else text)))
+
+
+def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
     later = {
         id(inner)
         for node in ast.walk(tree)

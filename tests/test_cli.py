@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,45 +20,18 @@ from typer.main import get_command
 import factorjepa
 from factorjepa.backbones import build
 from factorjepa.backbones.checkpoint import save
-from factorjepa.cli import app, main
+from factorjepa.cli import app
 from factorjepa.config import resolve
 from factorjepa.corpus.manifest import MANIFEST, Manifest
 from factorjepa.corpus.simulated import SimulationPlan, simulate_corpus
 from factorjepa.study import StudySettings
-from factorjepa.terminal import console, error_console
 from factorjepa.verbs import study
 from factorjepa.video import probe
 from factorjepa.world import WorldSettings
 
 Processes = Callable[..., "subprocess.CompletedProcess[str]"]
+Command = Callable[..., Any]
 SMALL = ["size=48", "seconds=[1,1]", "fps=8", "cities=[navapur,gulmohar,lohapur,mehrabad]"]
-
-
-class Ran(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Ran]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """`command("inspect", folder)`: the entry point in this process (a new one would take most of a second)."""
-
-    def run(*words: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["factorjepa", *map(str, words)])
-        for shown in (console, error_console):
-            monkeypatch.setattr(shown, "width", 200)
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setenv("TERMINAL_WIDTH", "200")
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return Ran(int(left.value.code or 0), said.out, said.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +95,8 @@ class TestHelp:
         assert (ran.returncode, ran.stdout.strip()) == (0, factorjepa.__version__)
 
 
-def test_info_has_what_a_bug_report_needs(process: Processes) -> None:
-    ran = process("info")
+def test_info_has_what_a_bug_report_needs(command: Command) -> None:
+    ran = command("info")
     assert ran.returncode == 0
     for word in ("factorjepa", "python", "torch", "numpy", "memory", "device", "cores", factorjepa.__version__):
         assert word in ran.stdout
@@ -299,7 +272,10 @@ def test_a_device_that_is_not_there_is_said(command: Command, tmp_path: Path, na
     assert complaint in ran.stderr
 
 
-def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(command: Command, tmp_path: Path) -> None:
+def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # worker processes would take longer to start than to work
     small = {"dim": 48, "depth": 4, "heads": 2, "mlp_hidden": 96, "taps": (0, 1, 2, 3), "grid": (4, 4),
              "predictor_dim": 48, "predictor_depth": 2, "predictor_heads": 2}  # fmt: skip
     save(build("nano", **small), tmp_path / "small.safetensors")

@@ -154,7 +154,7 @@ class _Shown:
             raise VideoError(
                 f"{name}: the frame at {max(0.0, self.start):.2f} s is damaged; re-encode or remove the file"
             )
-        return np.asarray(converter.reformat(self.frame, format="rgb24").to_ndarray(), dtype=np.uint8)
+        return np.asarray(converter.reformat(self.frame, format="rgb24", threads=1).to_ndarray(), dtype=np.uint8)
 
 
 def _from(container: av.container.InputContainer, stream: av.VideoStream, start: float, name: str) -> Iterator[_Shown]:
@@ -172,7 +172,7 @@ def _from(container: av.container.InputContainer, stream: av.VideoStream, start:
             untimed = True
             continue
         at = frame.pts * base - origin
-        duration = (getattr(frame, "duration", None) or 0) * base or step  # PyAV 14.0 does not pass it on
+        duration = (frame.duration or 0) * base or step
         shown = _Shown(at - _EARLY, at + duration, frame)
         if first is None and shown.start > start:
             # Either the index sent us too far, or the stream starts late by the decoder's delay of a frame or two.

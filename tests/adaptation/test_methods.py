@@ -69,7 +69,7 @@ def test_stages_that_do_not_fill_the_run_are_refused() -> None:
 @pytest.mark.parametrize(("name", "blocks"), [("auto_rgn", {1, 3}), ("factorjepa", {2, 3}), ("full", {0, 1, 2, 3})])
 def test_exactly_the_named_blocks_train(name: str, blocks: set[int]) -> None:
     backbone, method = build("nano", **SMALL), METHODS[name]
-    predictor = outline(backbone, method)
+    predictor = outline(backbone.spec, method)
     set_trainable(backbone.encoder, predictor, method, method.stages[-1], Scope(blocks=2, chosen=(1, 3)))
     training = {
         n for n, block in enumerate(backbone.encoder.blocks) if all(p.requires_grad for p in block.parameters())
@@ -82,7 +82,7 @@ def test_exactly_the_named_blocks_train(name: str, blocks: set[int]) -> None:
 
 def test_the_head_only_stage_trains_no_encoder_block() -> None:
     backbone = build("nano", **SMALL)
-    predictor = outline(backbone, FACTORJEPA)
+    predictor = outline(backbone.spec, FACTORJEPA)
     set_trainable(backbone.encoder, predictor, FACTORJEPA, FACTORJEPA.stages[0], Scope(blocks=2))
     assert not any(p.requires_grad for p in backbone.encoder.parameters())
     assert all(p.requires_grad for p in predictor.parameters())
@@ -90,7 +90,7 @@ def test_the_head_only_stage_trains_no_encoder_block() -> None:
 
 def test_rates_and_decay_are_those_of_the_table() -> None:
     backbone = build("nano", **SMALL)
-    predictor = outline(backbone, FACTORJEPA)
+    predictor = outline(backbone.spec, FACTORJEPA)
     set_trainable(backbone.encoder, predictor, FACTORJEPA, FACTORJEPA.stages[-1], Scope(blocks=1))
     roles = {name: role for name, _, role in parameter_roles(backbone.encoder, predictor)}
     assert {role["rate"] for name, role in roles.items() if name.startswith("encoder.")} == {0.1}

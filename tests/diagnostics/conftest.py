@@ -25,12 +25,14 @@ from training.conftest import one_thread, settings, tiny  # noqa: F401
 
 CPU = torch.device("cpu")
 FAMILIES = ("frozen", "full", "auto_rgn", "continual", "lora", "factorjepa_raw", "factorjepa", "mono_states_early")
-_DEALT = ((Split.TRAIN, 5), (Split.VALIDATION, 2), (Split.TEST, 2), *[(Split.AUDIT, 2)] * 3)  # a source each
+_DEALT = (
+    (Split.TRAIN, 3), (Split.TRAIN, 2), (Split.VALIDATION, 2), (Split.TEST, 2), *[(Split.AUDIT, 2)] * 3,
+)  # a source each  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def streets(tiny: Path) -> Path:  # noqa: F811
-    """A corpus of six sources and 15 clips."""
+    """A corpus of seven sources and 15 clips."""
     folder = tiny / "streets"
     with open(tiny / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

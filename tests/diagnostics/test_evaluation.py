@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -184,17 +185,19 @@ def test_scores_of_another_evaluator_do_not_join(trained: Trained, tmp_path: Pat
     assert any(part.startswith(scores_module.ENCODER) for part in one.scores.evaluator)
 
 
-def test_the_command_evaluates_and_says_what_it_found(process: Callable, trained: Trained, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_the_command_evaluates_and_says_what_it_found(
+    command: Callable[..., Any], trained: Trained, tmp_path: Path
+) -> None:
     run = trained("frozen")
     words = ("evaluate", run, "--out", tmp_path / "out", "--set", "diagnostics=[future_l1]", "--device", "cpu")
-    ran = process(*words)
+    ran = command(*words)
     assert ran.returncode == 0, ran.stderr
     assert "Future-frame L1" in ran.stdout
     assert (tmp_path / "out" / "scores.parquet").exists()
     about = json.loads(next((tmp_path / "out" / "parts").glob("*.json")).read_text())
     assert about["run"] == str(run)
     assert Scores.read(tmp_path / "out").runs[0].evaluated_by.startswith(f"factorjepa evaluate {run} --out")
-    failed = process(*words[:1], tmp_path / "absent", *words[1:])
+    failed = command(*words[:1], tmp_path / "absent", *words[1:])
     assert failed.returncode == 1
     assert "was evaluated before" in failed.stdout
     assert "absent: is not a run" in failed.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from factorjepa.corpus.manifest import MANIFEST, Manifest
@@ -181,6 +181,7 @@ class TestShares:
         st.integers(1, 256),
         st.floats(1, 30),
     )
+    @example([37617.55653464204], 223, 1.0)  # 223 times it, over it, is a little more than 223
     def test_cores_are_dealt_by_length_and_none_is_left_over(
         self, lengths: list[float], cores: int, clip: float
     ) -> None:

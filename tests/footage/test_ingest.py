@@ -344,16 +344,14 @@ class TestHostileFiles:
 
 
 class TestCommand:
-    def test_a_template_and_then_a_question_about_privacy(
-        self, tmp_path: Path, process: Callable[..., subprocess.CompletedProcess[str]]
-    ) -> None:
+    def test_a_template_and_then_a_question_about_privacy(self, tmp_path: Path, command: Callable[..., Any]) -> None:
         encode(tmp_path / "Pune" / "drive" / "a.mp4", street(1, 12))
         table = tmp_path / "table.csv"
-        wrote = process("ingest", tmp_path, "--template", table)
+        wrote = command("ingest", tmp_path, "--template", table)
         assert wrote.returncode == 0, wrote.stderr
         assert "1 file" in wrote.stdout
         assert table.read_text().splitlines()[1] == "Pune/drive/a.mp4,Pune,all,drive,,,,,"
-        asked = process("ingest", table, "--out", tmp_path / "out")
+        asked = command("ingest", table, "--out", tmp_path / "out")
         assert asked.returncode == 1
         assert "--privacy off" in asked.stderr
         assert not (tmp_path / "out").exists()

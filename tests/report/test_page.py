@@ -462,16 +462,16 @@ def test_training_curves_come_from_the_runs(run: Make, tmp_path: Path) -> None:
     assert "bands: stages of FactorJEPA" in page.text
 
 
-def test_the_verb_makes_the_page(process: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_verb_makes_the_page(command: Callable[..., Any], tmp_path: Path) -> None:
     synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "factorjepa"), structure=False).write(
         tmp_path / "scores.parquet"
     )
     compare(Scores.read(tmp_path), QUICK).write(tmp_path / "comparison")
-    ran = process("report", tmp_path, "--out", tmp_path / "page")
+    ran = command("report", tmp_path, "--out", tmp_path / "page")
     assert ran.returncode == 0, ran.stderr
     assert "open it in a browser" in ran.stdout
     assert not read(tmp_path / "page" / "index.html").problems
-    failed = process("report", tmp_path / "page")
+    failed = command("report", tmp_path / "page")
     assert failed.returncode == 1
     assert "there are no scores" in failed.stderr
 

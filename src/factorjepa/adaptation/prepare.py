@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
-from ..backbones import Backbone, build
+from ..backbones import Backbone
+from ..backbones.building import without_weights
 from ..backbones.encoder import Encoder
-from ..backbones.spec import BackboneSpec
+from ..backbones.spec import BackboneSpec, resolve
 from ..errors import TrainingError
 from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor, StartTokens
 from .adapters import inject
@@ -42,13 +43,13 @@ def surgery(backbone: Backbone, method: Method, tokens: StartTokens | None, seed
     return MonolithicPredictor.graft(backbone.predictor, method.predictor, seed)
 
 
-def outline(backbone: Backbone, method: Method) -> LatentPredictor:
-    """The same structure with whatever weights: for counting, and for loading a checkpoint into."""
+def outline(spec: BackboneSpec, method: Method) -> LatentPredictor:
+    """The same structure with whatever weights, for counting."""
     if method.objective == "released":
-        return ReleasedPredictor(backbone.spec)
+        return ReleasedPredictor(spec)
     if isinstance(method.predictor, FactorizedOptions):
-        return FactorizedPredictor(backbone.spec, method.predictor)
-    return MonolithicPredictor(backbone.spec, method.predictor)
+        return FactorizedPredictor(spec, method.predictor)
+    return MonolithicPredictor(spec, method.predictor)
 
 
 def add_adapters(encoder: Encoder, predictor: LatentPredictor, method: Method, scope: Scope) -> None:
@@ -114,16 +115,17 @@ def parameter_roles(encoder: Encoder, predictor: LatentPredictor) -> list[tuple[
 
 def count_trainable(arch: str | BackboneSpec, method: Method, scope: Scope) -> int:
     """Parameters that train at the method's widest stage, counted on the meta device. Any K blocks weigh the same."""
-    if not method.trains:
-        return 0
-    backbone = build(arch, device="meta")
-    depth = backbone.spec.depth
-    scope = dataclasses.replace(scope, chosen=tuple(range(depth - scope.blocks, depth)))
-    with torch.device("meta"):
-        predictor = outline(backbone, method)
-        add_adapters(backbone.encoder, predictor, method, scope)
+    return _counted(resolve(arch), method, scope) if method.trains else 0
+
+
+@functools.cache  # every run and every measurement of one asks for the same few counts
+def _counted(spec: BackboneSpec, method: Method, scope: Scope) -> int:
+    scope = dataclasses.replace(scope, chosen=tuple(range(spec.depth - scope.blocks, spec.depth)))
+    with without_weights():
+        encoder, predictor = Encoder(spec), outline(spec, method)
+        add_adapters(encoder, predictor, method, scope)
     counts = []
     for stage in method.stages:
-        set_trainable(backbone.encoder, predictor, method, stage, scope)
-        counts.append(trainable(backbone.encoder, predictor))
+        set_trainable(encoder, predictor, method, stage, scope)
+        counts.append(trainable(encoder, predictor))
     return max(counts)

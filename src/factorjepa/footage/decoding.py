@@ -18,6 +18,7 @@ import av
 import av.filter
 import numpy as np
 from av.stream import Disposition
+from av.video.reformatter import VideoReformatter
 
 from ..errors import VideoError
 from ..video import Frames, opened, reason_of
@@ -249,7 +250,7 @@ class _Clock:
 
     def duration(self, frame: av.VideoFrame) -> float:
         base = float(frame.time_base) if frame.time_base else self._base
-        stated = (getattr(frame, "duration", None) or 0) * base  # PyAV 14.0 does not pass it on
+        stated = (frame.duration or 0) * base
         return stated if 0 < stated <= _LONGEST else self._step
 
 
@@ -279,6 +280,8 @@ class Framing:
     height: int  # of the picture, upright
     turns: int  # quarter turns counter-clockwise, done last
     transforms: tuple[str, ...]  # in words
+    # One for all frames: to set one up, with threads of its own unless told, takes longer than to convert a picture.
+    converter: VideoReformatter = field(default_factory=VideoReformatter, repr=False, compare=False)
 
     @classmethod
     def of(cls, frame: av.VideoFrame, aspect: Fraction | None, short_side: int) -> Framing:
@@ -300,5 +303,5 @@ class Framing:
     def picture(self, frame: av.VideoFrame) -> Frames:
         """`[H, W, 3]` RGB."""
         width, height = (self.height, self.width) if self.turns % 2 else (self.width, self.height)
-        scaled = frame.reformat(width=width, height=height, format="rgb24", interpolation="AREA").to_ndarray()
+        scaled = self.converter.reformat(frame, width, height, "rgb24", interpolation="AREA", threads=1).to_ndarray()
         return np.ascontiguousarray(np.rot90(scaled, self.turns), dtype=np.uint8)

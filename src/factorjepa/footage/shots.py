@@ -11,6 +11,7 @@ from typing import Any
 
 import av
 import cv2
+from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 from scenedetect import AdaptiveDetector, FrameTimecode
 
@@ -25,6 +26,7 @@ class ShotDetector:
 
     def __init__(self, settings: ShotSettings) -> None:
         self._settings = settings
+        self._converter = VideoReformatter()
         self._begin_anew()
 
     def feed(self, index: int, frame: av.VideoFrame, broken: bool = False) -> list[int]:
@@ -33,7 +35,7 @@ class ShotDetector:
         if broken:
             self._begin_anew()  # what lies on either side of a gap is not to be compared
             begun.append(index)
-        small: NDArray[Any] = frame.to_ndarray(format="bgr24")
+        small: NDArray[Any] = self._converter.reformat(frame, format="bgr24", threads=1).to_ndarray()
         factor = max(frame.width, frame.height) / _SIDE
         if factor > 1:
             size = max(1, round(frame.width / factor)), max(1, round(frame.height / factor))

@@ -25,6 +25,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 ENGINES = ("processes", "ray")
+_AHEAD = 2  # times the cluster's cores: what waits there lets it grow
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,8 @@ def still_alive(patience: int) -> None:
 class Ray:
     """Workers of a Ray cluster: that of RAY_ADDRESS, or one on this machine that ends with this process.
 
-    Paths must lead to the same files from every worker.
+    Paths must lead to the same files from every worker. Few jobs are handed over ahead, and where a run ends early they
+    are left to end, with this process at the latest: to cancel a task just as it finishes brings Ray's driver down.
     """
 
     def __init__(self, workers: int | None = None, tries: int = 2, gpus: float = 0) -> None:
@@ -244,23 +246,26 @@ class Ray:
         remote = ray.remote(max_retries=self.tries - 1, num_gpus=self.gpus)(work)
         most = max(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
         wanted = [max(1, min(count, most)) for count in cores or [1] * len(jobs)]  # more than any has are never free
-        waiting = {remote.options(num_cpus=wanted[number]).remote(job): number for number, job in enumerate(jobs)}
-        try:
-            while waiting:
-                (done, *_), _ = ray.wait(list(waiting))
-                number = waiting.pop(done)
-                try:
-                    outcome: Any = ray.get(done)
-                except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
-                    outcome = Lost("died in a worker of the cluster")
-                except ray.exceptions.OutOfMemoryError:
-                    outcome = Lost("was ended by the cluster: out of memory")
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None
-                yield number, outcome
-        finally:
-            for left in waiting:
-                ray.cancel(left)
+        coming, begun = iter(enumerate(jobs)), dict[Any, int]()
+        while True:
+            while sum(wanted[number] for number in begun.values()) < _AHEAD * self.cores:
+                if (following := next(coming, None)) is None:
+                    break
+                number, job = following
+                begun[remote.options(num_cpus=wanted[number]).remote(job)] = number
+            if not begun:
+                return
+            (done, *_), _ = ray.wait(list(begun))
+            number = begun.pop(done)
+            try:
+                outcome: Any = ray.get(done)
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
+                outcome = Lost("died in a worker of the cluster")
+            except ray.exceptions.OutOfMemoryError:
+                outcome = Lost("was ended by the cluster: out of memory")
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            yield number, outcome
 
     def _connected(self) -> Any:
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import torch
 from safetensors import safe_open
@@ -238,8 +239,20 @@ def test_the_verbs_show_the_table_and_write_pictures(
     for word in ("oracle", "last frame", "FactorJEPA", "psnr ↑", "flow epe ↓", "available"):
         assert word in ran.output
     assert "no weights of LPIPS were given" in ran.output.replace("\n", " ")
+    _forget_a_clip(next((tmp_path / "decoded" / "parts").glob("*-factorjepa-*.parquet")), "decoded_agent_f1")
+    again = CliRunner().invoke(decode_app, ["evaluate", *runs, *common], catch_exceptions=False)
+    assert "no intervals" not in again.output
     drew = CliRunner().invoke(decode_app, ["render", *runs, *common, "--count", "2"], catch_exceptions=False)
     assert drew.exit_code == 0
     assert "2 clips to look at" in drew.output
     assert (tmp_path / "decoded" / "gallery.png").is_file()
     assert (tmp_path / "decoded" / "01" / "future.gif").is_file()
+
+
+def _forget_a_clip(part: Path, diagnostic: str) -> None:
+    """As where no agent is found in what one run draws of a clip."""
+    scores = Scores.read(part)
+    table = scores.table
+    clip = scores.select(diagnostic=diagnostic).values("clip_id")[0]
+    gone = pc.and_(pc.equal(table["diagnostic"], diagnostic), pc.equal(table["clip_id"], clip))
+    Scores(table.filter(pc.invert(gone)), scores.diagnostics, scores.evaluator, scores.runs).write(part)

@@ -120,7 +120,8 @@ def evaluate(
     place = chosen_device(device)
     with counting("decoding", "run" if side_by_side > 1 else "clip") as progress:
         made = evaluate_decoded(runs, out, looking, settings, place, data, targets, progress, side_by_side)
-    comparing = CompareSettings(mixed="none")
+    # Agents are counted on clips that have any, observed or decoded, so some runs have a clip more than others.
+    comparing = CompareSettings(mixed="none", common=True)
     try:
         comparison = compare(made.scores, comparing)
     except ScoresError as error:

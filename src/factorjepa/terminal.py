@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 from rich.progress import (
@@ -25,6 +25,16 @@ console = Console()
 error_console = Console(stderr=True)
 
 _SECONDS_BETWEEN_LINES = 10.0
+_LINES = 8  # of a list that may be long
+
+
+def listing(lines: Sequence[str], rest: str) -> None:
+    """The first of many lines as they are, the others by their number; `rest` says where they are or what they say."""
+    most = _LINES if len(lines) > _LINES + 1 else len(lines)
+    for line in lines[:most]:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if len(lines) > most:
+        console.print(f"and {len(lines) - most} more: {rest}", highlight=False, soft_wrap=True, markup=False)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,8 @@ def scores(methods: Sequence[str] = FEW, cities: int = 8, clips: int = 2) -> Sco
     rows: list[dict[str, Any]] = []
     for city in range(cities):
         for clip in range(clips):
-            place = {"city": f"city{city}", "source": f"city{city}/v0", "clip_id": f"city{city}/v0#{clip}.0"}
+            town = f"city{city:02d}"  # as the latent scores call it
+            place = {"city": town, "source": f"{town}/s0/v0", "clip_id": f"{town}/s0/v0#{clip}.0"}
             hard = 1 + 0.05 * generator.normal()
             for k, method in enumerate(methods):
                 run = {"backbone": "nano", "method": method, "seed": 17, **place}

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from .test_browser import WIDER
 
 PROGRAM = found()
 QUICK = CompareSettings(replicates=500, mixed="none")
-SMALL = {"cities": 4, "sources": 1, "clips": 1, "seeds": (17,), "methods": ("frozen", "factorjepa")}
+SMALL = {"cities": 8, "sources": 1, "clips": 2, "seeds": (17,), "methods": ("frozen", "factorjepa")}
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +265,15 @@ def test_pictures_of_another_decoder_or_split_are_not_shown_beside_the_scores(
     assert any(said in problem for problem in problems)
 
 
+def synthetic_latent(clips: Sequence[str], evaluator: Mapping[str, str]) -> Scores:
+    """Latent scores of these clips, under the same split and window."""
+    info = DiagnosticInfo("future_l1", "Future-frame L1", "", "lower", "L1", "primary", "", "")
+    rows = [{"backbone": "nano", "method": "frozen", "seed": 17, "city": "c", "source": "v", "clip_id": clip,
+             "diagnostic": info.name, "variant": "pooled", "value": 0.5} for clip in clips]  # fmt: skip
+    run = RunInfo("nano", "frozen", 17, "Frozen", "reference", 0, "frozen-17", "{}", 0, None)
+    return Scores.of_rows(rows, {info.name: info}, dict(evaluator), [run])
+
+
 def test_decoded_scores_of_other_clips_are_not_shown_beside_the_latent_ones(tmp_path: Path) -> None:
     write_futures(tmp_path, ())
     read_, _ = futures.read_futures(tmp_path)
@@ -272,6 +281,18 @@ def test_decoded_scores_of_other_clips_are_not_shown_beside_the_latent_ones(tmp_
     kept, notes = futures.refuse_other_clips(read_, other)
     assert not kept
     assert "another split" in notes[0]
+    assert "set of clips" in notes[0]
+
+
+def test_decoded_scores_of_some_of_the_clips_are_shown_beside_the_latent_ones(tmp_path: Path) -> None:
+    write_futures(tmp_path, ())
+    read_, _ = futures.read_futures(tmp_path)
+    assert read_.scores
+    clips = read_.scores.values("clip_id")
+    latent = synthetic_latent([*clips, "another clip"], read_.scores.evaluator)
+    assert futures.refuse_other_clips(read_, latent) == (read_, [])
+    fewer = synthetic_latent(clips[1:], read_.scores.evaluator)
+    assert not futures.refuse_other_clips(read_, fewer)[0]
 
 
 needs_browser = pytest.mark.skipif(

@@ -61,11 +61,12 @@ def read_futures(out: Path) -> tuple[Decoded, list[str]]:
 
 
 def refuse_other_clips(decoded: Decoded, scores: Scores) -> tuple[Decoded, list[str]]:
-    """Decoded scores beside latent ones must be of the same clips, windows and split."""
+    """Decoded scores beside latent ones must be of the same windows and split, and of clips that these have as well."""
     if decoded.scores is None:
         return decoded, []
-    names = [name for name in ("split", "measure clips", "window")
-             if decoded.scores.evaluator.get(name) != scores.evaluator.get(name)]  # fmt: skip
+    names = [name for name in ("split", "window") if decoded.scores.evaluator.get(name) != scores.evaluator.get(name)]
+    if not {*decoded.scores.values("clip_id")} <= {*scores.values("clip_id")}:
+        names.append("set of clips")
     if not names:
         return decoded, []
     return Decoded(), [_AGAIN.format(f"they were measured with another {' and '.join(names)} than the other scores")]
@@ -129,8 +130,8 @@ def _quality(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup:
         arrow = _ARROWS[info.direction] if info else ""
         heads.append(Cell(f"{short}{arrow}", hint=f"{info.formula} ({info.unit})" if info else ""))
     said = (
-        "Means over cities with 95 % intervals. In brackets the deficit to the oracle, turned so that a positive one "
-        "is worse than the oracle."
+        f"Means over cities with 95 % intervals, of {counted(len(scores.values('clip_id')), 'clip')}. In brackets the "
+        "deficit to the oracle, turned so that a positive one is worse than the oracle."
     )
     absent = [
         tag("p", f"{short}: not available: {_why(scores, name)}.", class_="missing")

@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from ..terminal import console, counting, error_console
+from ..terminal import console, counting, error_console, listing
 from ..words import counted
 from .devices import chosen_device
 
@@ -134,8 +134,7 @@ def evaluate(
         console.print(_table(comparison, made.scores))
         if failing := _failing(comparison, made.scores):
             console.print(failing, highlight=False, soft_wrap=True, markup=False)
-    for line in made.scores.lacks():
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    listing(made.scores.lacks(), "all are kept with the scores")
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
     if made.failed:
         error_console.print(f"not decoded:\n{failures(made.failed)}", highlight=False, soft_wrap=True, markup=False)
@@ -189,7 +188,7 @@ def _table(comparison: Comparison, scores: Scores) -> Table:
     rows = {(row.method, row.diagnostic, row.variant): row for row in comparison.scores}
     measures = {name: info.direction for name, info in scores.diagnostics.items() if info.status == "secondary"}
     methods = {run.method: run.title for run in scores.runs}
-    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left",
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=0, title_justify="left",  # five intervals in 80 columns
                   title="Decoded futures: mean, 95 % interval, worse than the oracle by")  # fmt: skip
     table.add_column("latents of", no_wrap=True, min_width=14)
     for name, direction in measures.items():

@@ -12,7 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from ..terminal import console, counting, error_console
+from ..terminal import console, counting, error_console, listing
 from ..words import counted, listed
 from .devices import chosen_device
 
@@ -63,10 +63,8 @@ def evaluate(
         console.print(table, "")
     for line in _remarks(made.scores):
         console.print(line, highlight=False, markup=False)
-    for run in made.again:
-        console.print(f"{run}: was evaluated before and has not changed", highlight=False, soft_wrap=True)
-    for line in made.scores.lacks():
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    listing([f"{run}: was evaluated before and has not changed" for run in made.again], "not changed either")
+    listing(made.scores.lacks(), "all are kept with the scores")
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
     if examples:
         from ..diagnostics.examples import make_examples
@@ -123,10 +121,8 @@ def scorecard(
         console.print(table, "")
     for line in _remarks(made.scores):
         console.print(line, highlight=False, markup=False)
-    for arch in made.again:
-        console.print(f"{arch}: was scored before and has not changed", highlight=False, soft_wrap=True)
-    for line in made.scores.lacks():
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    listing([f"{arch}: was scored before and has not changed" for arch in made.again], "not changed either")
+    listing(made.scores.lacks(), "all are kept with the scores")
     console.print(f"clips were read at {made.size} px", highlight=False)
     console.print(f"{made.path}: {counted(len(made.scores), 'score')}", highlight=False, soft_wrap=True)
 

@@ -20,13 +20,11 @@ from factorjepa.adaptation import METHODS
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
 from factorjepa.statistics.explaining import COLUMNS
-from factorjepa.statistics.rows import ScoreRow
 
 KEPT = ("scorecard.csv", "contrasts.csv", "explained.csv", "verdict.txt")
 AREA = ("mask_slope", "alt/auc")
 CHANNELS = ("share_layout", "share_agents", "share_interactions")
 LAST = 50  # updates
-DECODED = ("pooled", "oracle", "deficit", "gap")
 
 
 def rows_of(cells: list[list[str]]) -> list[str]:
@@ -83,19 +81,21 @@ def ladder(comparison: Comparison, names: dict[str, str], titles: dict[str, str]
     return rows_of(cells)
 
 
-def decoded(comparison: Comparison, names: dict[str, str]) -> list[str]:
-    """Metrics by methods, with the oracle's beside them; the oracle is the same for all."""
-    by_place: dict[tuple[str, str, str], ScoreRow] = {
-        (row.diagnostic, row.variant, row.method): row for row in comparison.scores
-    }
+def decoded(comparison: Comparison, scores: Scores) -> list[str]:
+    """Sources of latents by metrics: mean with its interval, and how far behind the oracle."""
+    found = {(row.diagnostic, row.variant, row.method): row for row in comparison.scores}
     methods = {row.method: row.title for row in comparison.scores}
-    cells = [["metric", "what", *methods.values()]]
-    for diagnostic in dict.fromkeys(row.diagnostic for row in comparison.scores):
-        for variant in DECODED:
-            its = [by_place.get((diagnostic, variant, method)) for method in methods]
-            shown = ["" if one is None else estimate(one.mean, one.low, one.high) for one in its]
-            if any(shown):
-                cells.append([names[diagnostic], variant, *shown])
+    metrics = {name: info for name, info in scores.diagnostics.items() if info.status == "secondary"}
+    arrows = {"lower": "lower is better", "higher": "higher is better"}
+    cells = [["latents of", *(f"{info.title}, {arrows[info.direction]}" for info in metrics.values())]]
+    sources = [("oracle", "oracle", next(iter(methods))), ("last seen frame", "copy", next(iter(methods)))]
+    for title, variant, method in (*sources, *((title, "pooled", method) for method, title in methods.items())):
+        line = [title]
+        for name in metrics:
+            row, behind = found.get((name, variant, method)), found.get((name, "deficit", method))
+            said = "not available" if row is None else estimate(row.mean, row.low, row.high)
+            line.append(f"{said}, {behind.mean:.4f} behind" if behind is not None and variant == "pooled" else said)
+        cells.append(line)
     return rows_of(cells)
 
 
@@ -135,10 +135,7 @@ def main() -> None:
         parts["channels"] = channels(asked.scores.parent / "runs")
     drawn = asked.scores / "decoded"
     if (drawn / "comparison").is_dir():
-        infos = Scores.read(drawn).diagnostics
-        parts["decoded"] = decoded(
-            Comparison.read(drawn / "comparison"), {name: info.title for name, info in infos.items()}
-        )
+        parts["decoded"] = decoded(Comparison.read(drawn / "comparison"), Scores.read(drawn))
         shutil.copy(drawn / "comparison" / "scorecard.csv", asked.out / "decoded_scorecard.csv")
         shutil.copy(drawn / "comparison" / "contrasts.csv", asked.out / "decoded_contrasts.csv")
     text = "\n\n".join(f"## {name}\n\n" + "\n".join(lines) for name, lines in parts.items())

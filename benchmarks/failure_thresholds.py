@@ -24,9 +24,9 @@ from factorjepa.rendering.failure_settings import FailureSettings
 from factorjepa.rendering.failures import strengths_of
 from factorjepa.rendering.latents import TargetSource
 from factorjepa.rendering.metrics.motion import to_bytes
-from factorjepa.rendering.metrics.street_detector import StreetDetector
 from factorjepa.rendering.pair import Future, Pair
 from factorjepa.rendering.settings import DecodeSettings
+from factorjepa.teacher.street_detector import StreetDetector
 from factorjepa.training.origin import open_backbone
 
 DECLARED = {"omitted": 0.1, "omitted_per_frame": 0.5}  # of the thresholds that the oracle raised since

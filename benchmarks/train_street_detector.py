@@ -1,6 +1,7 @@
 """Trains the street detector that comes with the package, and measures it.
 
     python benchmarks/train_street_detector.py --out src/factorjepa/weights/street_detector.safetensors
+    python benchmarks/train_street_detector.py --role regions --out src/factorjepa/weights/street_regions.safetensors
 
 One core, about 20 minutes of its time. Frames and boxes come straight from the simulator: worlds of their own (seeds
 below), dense and sparse streets, rendered at 128 px and shown at 64 to 128 px. The threshold is chosen on a second
@@ -33,16 +34,19 @@ from torch import Tensor
 from factorjepa.config import resolve
 from factorjepa.detectors.boxes import Detections
 from factorjepa.rendering.metrics.agents import Agents, AgentSettings, agent_counts, areas, matched, summed
-from factorjepa.rendering.metrics.street_detector import THRESHOLD, StreetDetector, canvas
-from factorjepa.rendering.metrics.street_network import CANVAS, STRIDE, StreetNetwork, boxes_of, cell_centres
 from factorjepa.rendering.metrics.true_agents import seen_boxes, superclass_numbers
 from factorjepa.seeding import stream
+from factorjepa.teacher.street_detector import THRESHOLD, StreetDetector, canvas
+from factorjepa.teacher.street_network import CANVAS, STRIDE, StreetNetwork, boxes_of, cell_centres
 from factorjepa.world import WorldSettings, clips
 from factorjepa.world.population import Population
 from factorjepa.world.simulator import CLIPS_PER_SOURCE
 from factorjepa.world.taxonomy import KIND_NAMES, SUPERCLASSES
 
-TEACHING, CHOOSING, MEASURING = 9_000_001, 9_000_002, 9_000_003  # seeds of worlds that no study uses
+WORLDS = {  # seeds of worlds that no study uses: they teach, choose the threshold, measure
+    "judge": (9_000_001, 9_000_002, 9_000_003),  # Agent F1 of decoded frames
+    "regions": (9_000_011, 9_000_012, 9_000_013),  # the teacher's regions: nobody is measured by who taught it
+}
 SPARSE = 4  # every fourth street is a sparse one
 SHOTS = (0, 2)  # clips of a source
 TIMES = (0.4, 2.1, 3.7)  # s, of a clip
@@ -159,8 +163,8 @@ def generalised_iou(first: Tensor, second: Tensor) -> Tensor:
     return shared / both.clamp(min=1e-6) - (around - both) / around
 
 
-def train(pool: Sequence[Picture], steps: int) -> StreetNetwork:
-    torch.manual_seed(TEACHING)
+def train(pool: Sequence[Picture], steps: int, seed: int) -> StreetNetwork:
+    torch.manual_seed(seed)
     network = StreetNetwork().to(memory_format=torch.channels_last)  # a third faster on a CPU
     network.head[-1].bias.data[0] = -3.0  # few cells hold a centre
     average = torch.optim.swa_utils.AveragedModel(
@@ -170,7 +174,7 @@ def train(pool: Sequence[Picture], steps: int) -> StreetNetwork:
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda k: min((k + 1) / WARM, 0.5 + 0.5 * np.cos(np.pi * k / steps))
     )
-    rng, begun, losses = stream(TEACHING, "views"), time.monotonic(), []
+    rng, begun, losses = stream(seed, "views"), time.monotonic(), []
     order = itertools.chain.from_iterable(rng.permutation(len(pool)) for _ in itertools.count())
     for step in range(1, steps + 1):
         chosen = [pool[next(order)] for _ in range(BATCH)]
@@ -252,23 +256,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2600)
     parser.add_argument("--streets", type=int, default=1600, help="that teach; six pictures of each")
     parser.add_argument("--measure", action="store_true", help="the file as it is, without training")
+    parser.add_argument("--role", choices=list(WORLDS), default="judge", help="whose worlds it sees")
     options = parser.parse_args()
+    teaching, choosing, measuring = WORLDS[options.role]
     torch.set_num_threads(1)
     if not options.measure:
         begun = time.monotonic()
-        pool = list(pictures(TEACHING, options.streets))
+        pool = list(pictures(teaching, options.streets))
         print(
             f"{len(pool)} pictures of {len(SUPERCLASSES)} superclasses in {time.monotonic() - begun:.0f} s", flush=True
         )
-        network = train(pool, options.steps).eval().half().float()  # as it is stored
+        network = train(pool, options.steps, teaching).eval().half().float()  # as it is stored
         network = network.to(memory_format=torch.contiguous_format)
-        threshold = choose(StreetDetector(network, 0.0, "new"), list(pictures(CHOOSING, 80)))
+        threshold = choose(StreetDetector(network, 0.0, "new"), list(pictures(choosing, 80)))
         weights = {
             name: value.half() if value.is_floating_point() else value for name, value in network.state_dict().items()
         }
         save_file(weights, options.out, {THRESHOLD: f"{threshold:g}"})
         print(f"{sum(p.numel() for p in network.parameters())} parameters, {options.out.stat().st_size} bytes")
-    report(StreetDetector.load(options.out), list(pictures(MEASURING, 120)))
+    report(StreetDetector.load(options.out), list(pictures(measuring, 120)))
 
 
 if __name__ == "__main__":

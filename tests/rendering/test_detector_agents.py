@@ -20,9 +20,9 @@ from factorjepa.pixels import Frames, resize_to_cover
 from factorjepa.rendering.metrics import detection
 from factorjepa.rendering.metrics.agents import Agents, AgentSettings, agent_counts, summed
 from factorjepa.rendering.metrics.detection import AgentDetector, OnnxAgents
-from factorjepa.rendering.metrics.street_detector import THRESHOLD, StreetDetector
-from factorjepa.rendering.metrics.street_network import STRIDE, StreetNetwork, boxes_of
 from factorjepa.rendering.metrics.true_agents import true_agents
+from factorjepa.teacher.street_detector import THRESHOLD, StreetDetector
+from factorjepa.teacher.street_network import STRIDE, StreetNetwork, boxes_of
 from factorjepa.world import WorldSettings, clip
 
 SEED = 424_242  # a world that has taught nothing

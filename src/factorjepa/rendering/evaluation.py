@@ -23,6 +23,7 @@ from ..diagnostics.several import SideBySide
 from ..errors import RenderingError
 from ..scores import DiagnosticInfo
 from ..storage import write_text
+from ..teacher.street_detector import StreetDetector
 from .decoder import load_decoder, refuse_other_latents
 from .diagnostics import (
     DecodedAgents,
@@ -37,7 +38,6 @@ from .drawn import Studio
 from .failing import RULE, DecodedFailures
 from .metrics.detection import AgentDetector, OnnxAgents
 from .metrics.lpips import Lpips
-from .metrics.street_detector import StreetDetector
 
 DECODED: tuple[type[DecodedDiagnostic], ...] = (
     DecodedPsnr, DecodedSsim, DecodedLpips, DecodedFlow, DecodedAgents, DecodedL1, DecodedFailures,

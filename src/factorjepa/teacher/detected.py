@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ..detectors.boxes import suppressed
+from ..detectors.boxes import Detections, suppressed
 from ..detectors.detector import Detector
 from ..detectors.tiles import detect_tiled
 from ..errors import TeacherError
@@ -17,6 +17,7 @@ from ..pixels import Frames
 from .proposals import describe, mask_side
 from .regions import Floats, Region, region_of
 from .settings import RegionSettings
+from .street_detector import REGIONS, StreetDetector
 
 _ROUNDNESS = 2.5  # exponent of the shape that agents fill in their boxes, between an ellipse (2) and the box
 _CORE, _SURROUND = 0.7, 2.2  # of the box's size: where the agent surely is, and where the background is sought
@@ -43,13 +44,37 @@ class DetectorProposals:
 
     def _regions(self, frame: Frames, grid: Floats, side: int) -> list[Region]:
         found = detect_tiled(self._detector, frame) if self._settings.tiles else self._detector(frame)
-        found = found.take(found.scores >= self._settings.min_confidence)
-        # A car that is also a truck is one agent; left in, the one would hide the other.
-        found = suppressed(replace(found, kinds=np.zeros_like(found.kinds)), self._settings.duplicate_iou)
-        masks = refined(found.boxes, grid, side)
-        return [
-            region_of(mask, describe(mask, grid), float(score)) for mask, score in zip(masks, found.scores, strict=True)
-        ]
+        return regions_of(found, grid, side, self._settings)
+
+
+class StreetProposals:
+    """Agents of simulated streets, by a packaged detector that has learned on other worlds than any corpus has."""
+
+    def __init__(self, settings: RegionSettings) -> None:
+        self._settings = settings
+        self._detector = StreetDetector.load(packaged=REGIONS)
+        self.name = f"street detector {self._detector.name}"
+
+    def __call__(self, frames: Frames, features: Floats, camera: Floats, context: int) -> list[list[Region]]:
+        side = mask_side(self._settings, frames.shape[1])
+        found = map(self._sure, self._detector(frames))  # each frame by itself
+        return [regions_of(agents, grid, side, self._settings) for agents, grid in zip(found, features, strict=True)]
+
+    def _sure(self, found: Detections) -> Detections:
+        """Its own threshold is the least confidence that counts: the rest of both scales is stretched alike."""
+        least, threshold = self._settings.min_confidence, self._detector.threshold
+        return replace(found, scores=least + (1 - least) * (found.scores - threshold) / (1 - threshold))
+
+
+def regions_of(found: Detections, grid: Floats, side: int, settings: RegionSettings) -> list[Region]:
+    """Of one frame's detections, those that are sure enough, each once."""
+    found = found.take(found.scores >= settings.min_confidence)
+    # A car that is also a truck is one agent; left in, the one would hide the other.
+    found = suppressed(replace(found, kinds=np.zeros_like(found.kinds)), settings.duplicate_iou)
+    masks = refined(found.boxes, grid, side)
+    return [
+        region_of(mask, describe(mask, grid), float(score)) for mask, score in zip(masks, found.scores, strict=True)
+    ]
 
 
 def refined(boxes: NDArray[np.float64], features: Floats, side: int) -> list[NDArray[np.bool_]]:

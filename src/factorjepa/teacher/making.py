@@ -21,6 +21,7 @@ import torch
 from .. import __version__
 from ..corpus.access import ClipSet, Corpus, clips_of
 from ..corpus.manifest import Clip
+from ..corpus.simulated import PLAN
 from ..corpus.splits import Split
 from ..corpus.windows import refuse_short
 from ..engines import Engine, Processes, in_order
@@ -63,6 +64,11 @@ def make_packets(
     The work is done by `engine`, or by `workers` processes of this machine.
     """
     per_shard = per_shard or PER_SHARD
+    if settings.regions.kind == "street" and not (data / PLAN).is_file():
+        raise TeacherError(
+            f"{data}: regions.kind=street knows simulated streets alone, and this corpus was not simulated; take "
+            "unsupervised, or detector with an ONNX file"
+        )
     corpus = Corpus.open(data)
     present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
     sets = [clips_of(corpus, split) for split in (splits or present)]

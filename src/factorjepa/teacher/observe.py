@@ -20,6 +20,10 @@ def open_proposals(settings: RegionSettings) -> Proposals:
         from .detected import DetectorProposals
 
         return DetectorProposals(settings)
+    if settings.kind == "street":
+        from .detected import StreetProposals
+
+        return StreetProposals(settings)
     if settings.kind == "unsupervised":
         from .unsupervised import UnsupervisedProposals
 

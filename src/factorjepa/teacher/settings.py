@@ -29,7 +29,7 @@ class FeatureSettings(Settings):
 class RegionSettings(Settings):
     """Which regions exist, and which are kept (Panel A, region retention)."""
 
-    kind: Literal["unsupervised", "detector", "truth"] = "unsupervised"
+    kind: Literal["unsupervised", "detector", "street", "truth"] = "unsupervised"  # street: of simulated clips
     detector: str | None = None  # path of an ONNX detector
     classes: tuple[str, ...] = STREET_AGENTS  # of the detector that are agents
     tiles: bool = True  # the detector also looks at four enlarged parts: street agents are small

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...world.taxonomy import SUPERCLASSES
+from ..world.taxonomy import SUPERCLASSES
 
 CANVAS = 128  # px: every picture is brought to this side, so that an agent looks alike at every resolution
 STRIDE = 4

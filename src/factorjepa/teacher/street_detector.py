@@ -1,6 +1,6 @@
-"""The street detector: a frozen evaluator of simulated frames that comes with the package.
+"""Detectors of simulated agents that come with the package: one finds the teacher's regions, another judges pictures.
 
-Its card: docs/street_detector.md.
+They have seen worlds of their own, so that nobody is measured by who taught it. Their card: docs/street_detector.md.
 
 Legend: B pictures; S pixels a side, of the canvas; g = S / 4 cells a side; K superclasses.
 """
@@ -16,21 +16,21 @@ import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ...backbones.packaged import packaged_weights
-from ...backbones.weights import sha256_of
-from ...detectors.boxes import Detections, suppressed
-from ...errors import DetectorError
-from ...pixels import Frames
+from ..backbones.packaged import packaged_weights
+from ..backbones.weights import sha256_of
+from ..detectors.boxes import Detections, suppressed
+from ..errors import DetectorError
+from ..pixels import Frames
 from .street_network import CANVAS, StreetNetwork, boxes_of
 
 THRESHOLD = "threshold"  # key of the file's metadata: the least score
-_STREET = "street_detector"
+JUDGE, REGIONS = "street_detector", "street_regions"  # packaged: Agent F1 of decoded frames; the teacher's regions
 _BATCH = 64  # frames at once
 _SAME_AGENT = 0.5  # box IoU of two peaks on one agent, whatever their superclasses
 
 
 class StreetDetector:
-    """The shipped detector of the simulated world's agents; `kinds` are positions in `SUPERCLASSES`.
+    """A detector of the simulated world's agents; `kinds` are positions in `SUPERCLASSES`.
 
     It has seen simulated streets only: of footage it says nothing that is worth anything.
     """
@@ -39,9 +39,11 @@ class StreetDetector:
         self._network, self.threshold, self.name = network.eval().requires_grad_(False), threshold, name
 
     @classmethod
-    def load(cls, path: Path | None = None, device: torch.device | str = "cpu") -> StreetDetector:
-        """From a file that `benchmarks/train_street_detector.py` wrote; the package's own where none is named."""
-        path = packaged_weights(_STREET) if path is None else Path(path)
+    def load(
+        cls, path: Path | None = None, device: torch.device | str = "cpu", packaged: str = JUDGE
+    ) -> StreetDetector:
+        """From a file that `benchmarks/train_street_detector.py` wrote; where none is named, one of the package's."""
+        path = packaged_weights(packaged) if path is None else Path(path)
         if path is None or not path.is_file():
             where = "this installation carries no street detector" if path is None else f"{path}: there is no such file"
             raise DetectorError(f"{where}; name an ONNX detector instead, or train one on a source checkout")

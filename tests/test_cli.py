@@ -285,6 +285,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
         "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=20",
         "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4", "side_by_side=1",
         'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
+        "tuning={lr: [0.00001, 0.001]}",
         *(f"training.{key}={value}" for key, value in training.items()),
     ]  # fmt: skip
     assert "not among the study's methods" in command(*words, "tuned={lora: {lr: 0.1}}").stderr
@@ -293,7 +294,12 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr
-    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/8"] == [f"{k}/8" for k in range(1, 9)]
+    assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/9"] == [f"{k}/9" for k in range(1, 10)]
+    tried = (out / "tuning" / "chosen.csv").read_text().splitlines()
+    assert [line.split(",")[:2] for line in tried[1:]] == [["full", "1e-05"], ["full", "0.001"]]
+    (chosen,) = [line.split(",")[1] for line in tried if line.endswith(",yes")]
+    assert f"lr: {float(chosen)}" in (out / "runs" / "full-17" / "config.yaml").read_text()
+    assert "lr at the end of what was tried" in ran.stdout
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")
@@ -322,6 +328,8 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
         ("measuring=[probs.fit=1]", "did you mean 'probes'"),
         ("teacher=[regiones.kind=truth]", "did you mean 'regions'"),
         ("training.losses={factor: .nan}", "losses.factor"),
+        ("tuning={lr: [0.1]}", "two or more different values"),
+        ("tuning={rate: [0.1, 0.2]}", "rate"),
     ],
 )
 def test_a_study_refuses_before_it_begins(command: Command, tmp_path: Path, word: str, complaint: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +21,13 @@ from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
 from .training.settings import TrainSettings
 from .training.several import Job
+from .training.tuning import Candidate
 from .world import WorldSettings
 
-Stage = Literal["simulate", "targets", "strata", "train", "evaluate", "decode", "compare", "report"]
-STAGES: tuple[Stage, ...] = ("simulate", "targets", "strata", "train", "evaluate", "decode", "compare", "report")
+Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
+STAGES: tuple[Stage, ...] = (
+    "simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report",
+)  # fmt: skip
 
 
 class StudySettings(Settings):
@@ -43,6 +48,8 @@ class StudySettings(Settings):
     seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
     training: dict[str, Any] = Field(default={})  # settings of every run
     tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
+    # Setting of training -> values that every method tries with the first seed; validation clips choose for all seeds.
+    tuning: dict[str, tuple[Any, ...]] = Field(default={})
     side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
     windows: bool = True  # decode every window once and keep it, for all runs
 
@@ -67,6 +74,14 @@ class StudySettings(Settings):
             raise ValueError(f"{', '.join(twice)} is there more than once")
         return values
 
+    @field_validator("tuning")
+    @classmethod
+    def _several(cls, tuning: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+        few = sorted(name for name, values in tuning.items() if len(set(values)) < 2 or len(set(values)) < len(values))
+        if few:
+            raise ValueError(f"{', '.join(few)}: two or more different values are needed to choose from")
+        return tuning
+
     def check(self) -> None:
         """What later stages would refuse after hours of work is refused now."""
         for name in (*self.methods, *(self.decoded or ())):
@@ -74,6 +89,7 @@ class StudySettings(Settings):
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
+        self.candidates(Path(), Path())
         self.draws()
 
     def draws(self) -> Literal["packaged", "train", "none"]:
@@ -110,6 +126,25 @@ class StudySettings(Settings):
         """What every run sees of a clip: the window's shape, and which one."""
         run = resolve(TrainSettings, self.preset, data="-", **self.training)
         return run.window, run.replication
+
+    def candidates(self, data: Path, folder: Path, windows: Path | None = None) -> dict[str, list[Candidate]]:
+        """Method -> the runs that try what is to be tuned, of those that train."""
+        found: dict[str, list[Candidate]] = {}
+        grid = [dict(zip(self.tuning, values, strict=True)) for values in itertools.product(*self.tuning.values())]
+        for name in self.methods if self.tuning else ():
+            if not method_named(name).trains:
+                continue
+            for number, values in enumerate(grid):
+                tuned = {name: {**self.tuned.get(name, {}), **values}}
+                alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
+                (job,) = alone.jobs(data, folder, windows)
+                found.setdefault(name, []).append(Candidate(values, Job(job.settings, folder / f"{name}-{number}")))
+        return found
+
+    def with_chosen(self, chosen: Mapping[str, Mapping[str, Any]]) -> StudySettings:
+        """This study with what validation chose for each method."""
+        tuned = {name: {**self.tuned.get(name, {}), **chosen.get(name, {})} for name in {*self.tuned, *chosen}}
+        return self.model_copy(update={"tuned": tuned})
 
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""

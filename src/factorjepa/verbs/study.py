@@ -89,15 +89,18 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     jobs = settings.jobs(dense, out / "runs", windows)
     runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
     beside = settings.side_by_side or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
-    for number, stage in enumerate(STAGES[: STAGES.index(until) + 1], start=1):
+    stages = [stage for stage in STAGES if stage != "tune" or settings.tuning]
+    wanted = [stage for stage in stages if STAGES.index(stage) <= STAGES.index(until)]
+    for number, stage in enumerate(wanted, start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",
             "strata": "Tell dense and occluded clips from others, by what the teacher saw",
+            "tune": f"Let validation clips choose {', '.join(settings.tuning) or 'nothing'}",
             "train": f"Adapt {settings.preset}: {', '.join(settings.methods)}; seeds {seeds}",
             "evaluate": "Measure them on streets that they have not seen",
             "decode": "Draw the futures that they predict", "compare": "Compare", "report": "Report",
         }[stage]  # fmt: skip
-        console.rule(f"[bold]{number}/{len(STAGES)}  {what}", align="left", style="dim")
+        console.rule(f"[bold]{number}/{len(stages)}  {what}", align="left", style="dim")
         if stage == "simulate":
             simulate(
                 dense, list(settings.street), clips=settings.clips, seed=settings.world_seed, preset=settings.world,
@@ -112,6 +115,9 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
             )
         elif stage == "strata":
             _strata(settings, dense)
+        elif stage == "tune":
+            settings = _tune(settings, dense, out, windows, beside)
+            jobs = settings.jobs(dense, out / "runs", windows)
         elif stage == "train":
             _train(settings, dense, jobs, windows, beside)
         elif stage == "evaluate":
@@ -165,6 +171,30 @@ def _decode(
     decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)
     if settings.examples:
         decode_render(runs, scores, decoder, settings.examples, split, clips, detector, change=change)
+
+
+def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, side_by_side: int) -> StudySettings:
+    """Train the candidates of every method and keep what validation chooses; the chosen run is one of the study's."""
+    from ..storage import write_text
+    from ..training.tuning import adopt, choose
+
+    tried = settings.candidates(data, out / "tuning", windows)
+    _train(settings, data, [one.job for several in tried.values() for one in several], windows, side_by_side)
+    choices = {name: choose(several) for name, several in tried.items()}
+    chosen = settings.with_chosen({name: choice.candidate.values for name, choice in choices.items()})
+    lines = [",".join(("method", *settings.tuning, "validation Future-frame L1", "chosen"))]
+    for name, choice in choices.items():
+        for candidate, error in zip(tried[name], choice.errors, strict=True):
+            row = (name, *candidate.values.values(), f"{error:.6f}", "yes" if candidate is choice.candidate else "")
+            lines.append(",".join(map(str, row)))
+        values = ", ".join(f"{key}={value}" for key, value in choice.candidate.values.items())
+        edge = f"; {', '.join(choice.edge)} at the end of what was tried: try more" if choice.edge else ""
+        console.print(f"{name}: {values}{edge}", highlight=False)
+    write_text(out / "tuning" / "chosen.csv", "\n".join(lines) + "\n")
+    for job in chosen.jobs(data, out / "runs", windows):
+        if job.settings.seed == settings.seeds[0] and job.settings.method in choices:
+            adopt(choices[job.settings.method].candidate.job.out, job.out)
+    return chosen
 
 
 def _train(settings: StudySettings, data: Path, jobs: list[Job], windows: Path | None, side_by_side: int) -> None:

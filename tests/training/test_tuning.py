@@ -1,0 +1,74 @@
+"""What validation chooses, and that the chosen run becomes one of the study's."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from factorjepa.config import resolve
+from factorjepa.errors import TrainingError
+from factorjepa.study import StudySettings
+from factorjepa.training.settings import TrainSettings
+from factorjepa.training.several import Job
+from factorjepa.training.tuning import JUDGED_BY, Candidate, adopt, choose
+
+
+def tried(folder: Path, errors: dict[float, list[float]]) -> list[Candidate]:
+    """Runs of learning rates with these validation errors, as their records have them."""
+    found = []
+    for number, (rate, values) in enumerate(errors.items()):
+        out = folder / str(number)
+        out.mkdir(parents=True)
+        lines = [json.dumps({"step": step, JUDGED_BY: value}) for step, value in enumerate(values)]
+        (out / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        found.append(Candidate({"lr": rate}, Job(resolve(TrainSettings, "nano", data="-", lr=rate), out)))
+    return found
+
+
+def test_the_lowest_validation_error_of_a_run_counts_and_not_its_last(tmp_path: Path) -> None:
+    choice = choose(tried(tmp_path, {1e-4: [0.5, 0.45], 1e-3: [0.5, 0.3, 0.9], 1e-2: [0.5, 0.4]}))
+    assert choice.candidate.values == {"lr": 1e-3}
+    assert choice.errors == (0.45, 0.3, 0.4)
+    assert not choice.edge
+
+
+def test_a_choice_at_the_end_of_what_was_tried_says_so_and_broken_runs_are_not_chosen(tmp_path: Path) -> None:
+    choice = choose(tried(tmp_path, {1e-4: [0.4], 1e-3: [0.5], 1e-2: [math.nan]}))
+    assert choice.candidate.values == {"lr": 1e-4}
+    assert choice.edge == ("lr",)
+
+
+def test_nothing_is_chosen_where_nothing_was_measured(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no value that was tried"):
+        choose(tried(tmp_path, {1e-4: [], 1e-3: [math.nan]}))
+
+
+def test_the_chosen_run_is_adopted_once_and_a_finished_one_is_left_alone(tmp_path: Path) -> None:
+    (candidate, _) = tried(tmp_path / "tuning", {1e-4: [0.4], 1e-3: [0.5]})
+    (candidate.job.out / "checkpoints" / "step-000001").mkdir(parents=True)
+    (candidate.job.out / "best").symlink_to("checkpoints/step-000001")
+    out = tmp_path / "runs" / "full-17"
+    out.mkdir(parents=True)  # begun, and without a checkpoint
+    adopt(candidate.job.out, out)
+    assert (out / "best").resolve() == out / "checkpoints" / "step-000001"
+    assert (out / "metrics.jsonl").read_text() == (candidate.job.out / "metrics.jsonl").read_text()
+    (out / "mine").touch()
+    adopt(candidate.job.out, out)
+    assert (out / "mine").exists()
+
+
+def test_every_method_that_trains_tries_the_same_values_and_the_first_seed_of_the_study_is_one_of_them() -> None:
+    study = resolve(
+        StudySettings, "demo", ["tuning={lr: [0.001, 0.01], warmup: [1, 2]}"], methods=("frozen", "full", "lora")
+    )
+    found = study.candidates(Path("data"), Path("tuning"))
+    assert list(found) == ["full", "lora"]
+    assert [dict(one.values) for one in found["full"]] == [dict(one.values) for one in found["lora"]]
+    assert len(found["full"]) == 4
+    chosen = study.with_chosen({name: several[3].values for name, several in found.items()})
+    jobs = {job.out.name: job.settings for job in chosen.jobs(Path("data"), Path("runs"))}
+    assert jobs["full-17"] == found["full"][3].job.settings, "so its run can be adopted"
+    assert (jobs["lora-29"].lr, jobs["lora-29"].warmup) == (0.01, 2)

@@ -1,4 +1,4 @@
-"""The tables of a finished study as Markdown and CSV: means, contrasts, steps, channels, decoded futures.
+"""The tables of a finished study as Markdown, and its page beside them.
 
     python benchmarks/study_tables.py study/scores --out docs/results/nano_study
 
@@ -20,8 +20,8 @@ from factorjepa.adaptation import METHODS
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
 from factorjepa.statistics.explaining import COLUMNS
+from factorjepa.statistics.verdict import stated
 
-KEPT = ("scorecard.csv", "contrasts.csv", "explained.csv", "verdict.txt")
 AREA = ("mask_slope", "alt/auc")
 CHANNELS = ("share_layout", "share_agents", "share_interactions")
 LAST = 50  # updates
@@ -56,13 +56,16 @@ def means(comparison: Comparison, names: dict[str, str]) -> list[str]:
 
 
 def prespecified(comparison: Comparison, names: dict[str, str], titles: dict[str, str]) -> list[str]:
-    cells = [["contrast", "diagnostic", "effect, 95 %", "units", "adjusted p", "the paper's rule", "decision"]]
+    cells = [
+        ["contrast", "diagnostic", "effect, 95 %", "units", "p by the paper's rule", "its decision",
+         "deciding p", "decision"],
+    ]  # fmt: skip
     for row in comparison.contrasts:
         if row.family == "primary" and not math.isnan(row.effect):
             over = f"{row.contrast.replace('|', '/')}: {titles[row.a]} over {titles[row.b]}"
             cells.append([
                 over, names[row.diagnostic], estimate(row.effect, row.low, row.high, "+"), f"{row.units:+.1f}",
-                f"{row.adjusted_p:.2g}", row.paper_decision, row.decision,
+                f"{row.adjusted_p:.2g}", row.paper_decision, f"{row.deciding.adjusted_p:.2g}", stated(row),
             ])  # fmt: skip
     return rows_of(cells)
 
@@ -99,6 +102,20 @@ def decoded(comparison: Comparison, scores: Scores) -> list[str]:
     return rows_of(cells)
 
 
+def failures(comparison: Comparison) -> list[str]:
+    """Share of clips with each symptom, by method, and of the oracle's pictures."""
+    rows = [row for row in comparison.scores if row.diagnostic == "decoded_failures"]
+    methods = {row.method: row.title for row in rows}
+    found = {(row.variant, row.method): row for row in rows}
+    symptoms = [row.variant for row in rows if row.method == next(iter(methods)) and "/" not in row.variant]
+    cells = [["symptom", "oracle", *methods.values()]]
+    for symptom in sorted(symptoms, key=lambda name: name == "any"):
+        its = [found.get((f"{symptom}/oracle", next(iter(methods)))), *(found[symptom, one] for one in methods)]
+        shown = ["" if one is None else f"{one.mean:.1%} [{one.low:.1%}, {one.high:.1%}]" for one in its]
+        cells.append([symptom.replace("_", " "), *(cell.replace(" [nan%, nan%]", "") for cell in shown)])
+    return rows_of(cells)
+
+
 def channels(runs: Path) -> list[str]:
     """How much of the prediction's variance each channel carries at the end of training, mean over runs and updates."""
     shares: dict[str, list[list[float]]] = {}
@@ -129,15 +146,18 @@ def main() -> None:
         "explained": ladder(comparison, names, titles),
     }
     asked.out.mkdir(parents=True, exist_ok=True)
-    for name in KEPT:
-        shutil.copy(asked.scores / "comparison" / name, asked.out / name)
+    if (asked.scores / "report").is_dir():
+        shutil.copytree(
+            asked.scores / "report", asked.out / "report", ignore=shutil.ignore_patterns("*.json"), dirs_exist_ok=True
+        )
     if (asked.scores.parent / "runs").is_dir():
         parts["channels"] = channels(asked.scores.parent / "runs")
     drawn = asked.scores / "decoded"
     if (drawn / "comparison").is_dir():
-        parts["decoded"] = decoded(Comparison.read(drawn / "comparison"), Scores.read(drawn))
-        shutil.copy(drawn / "comparison" / "scorecard.csv", asked.out / "decoded_scorecard.csv")
-        shutil.copy(drawn / "comparison" / "contrasts.csv", asked.out / "decoded_contrasts.csv")
+        seen = Comparison.read(drawn / "comparison")
+        parts["decoded"], parts["failures"] = decoded(seen, Scores.read(drawn)), failures(seen)
+        for name in ("scorecard", "contrasts", "strata"):
+            shutil.copy(drawn / "comparison" / f"{name}.csv", asked.out / f"decoded_{name}.csv")
     text = "\n\n".join(f"## {name}\n\n" + "\n".join(lines) for name, lines in parts.items())
     (asked.out / "tables.md").write_text(text + "\n", encoding="utf-8")
     print(text)

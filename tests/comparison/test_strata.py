@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -156,7 +157,12 @@ def test_a_corpus_measured_after_the_comparison_still_reaches_the_page(tmp_path:
     scores_of(rows_of(SHIFTS)).write(out / "scores.parquet")
     bare = corpus(tmp_path / "bare", "something")
     assert "by density" not in make_report(out, data=bare, settings=QUICK).page.read_text()
+    drawn = dataclasses.replace(FUTURE, name="decoded_l1", status="secondary")
+    decoded = scores_of(rows_of(SHIFTS, infos=(drawn,)), (drawn,))
+    decoded.write(out / "decoded" / "scores.parquet")
+    compare(decoded, QUICK).write(out / "decoded" / "comparison")
     made = make_report(out, data=corpus(tmp_path / "measured"))
     assert not made.compared
+    assert Comparison.read(out / "decoded" / "comparison").strata, "of decoded futures as well"
     assert "by density stratum" in made.page.read_text()
     assert np.isfinite([row.low for row in Comparison.read(out / "comparison").strata]).all()

@@ -27,7 +27,7 @@ from ..diagnostics.settings import EvaluateSettings
 from ..diagnostics.truth import agent_masks
 from ..errors import RenderingError
 from ..predictors import PerFactor
-from ..storage import only_writer
+from ..storage import only_writer, remove_partials
 from ..teacher.views import agent_support
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
 from .evaluation import LOOKED_AT, Looking, check_fits, open_studio
@@ -58,6 +58,7 @@ def render(
     first = first_runs(runs, data, targets)
     conditions = next(iter(first.values())).conditions
     with only_writer(out, "rendering"):
+        remove_partials(out / FOLDER)
         evaluator = Evaluator(conditions, settings, device, LOOKED_AT)
         check_fits(studio, looking, evaluator)
         subjects = subjects_of(first, evaluator, device)

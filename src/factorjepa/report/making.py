@@ -74,6 +74,8 @@ def make_report(
         decoded = Decoded(decoded.examples)
         undecoded.append("decoded futures: their comparison was made from other scores; evaluate them again")
     decoded, elsewhere = refuse_other_clips(decoded, scores)
+    if decoded.scores and decoded.comparison:
+        _add_strata(decoded.comparison, decoded.scores, corpus, Path(out) / FOLDER / COMPARISON)
     notes += [*scores.lacks(), *unreadable, *broken, *undecoded, *elsewhere]
     material = Material(
         title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
@@ -99,6 +101,14 @@ def _refuse_decoded_alone(out: Path) -> None:
         raise ReportError(f"{out}: holds decoded scores; make the report of {out.parent}, where they belong")
 
 
+def _add_strata(found: Comparison, scores: Scores, corpus: Path | None, folder: Path) -> None:
+    """Where the corpus was measured after its scores were compared."""
+    if not found.strata and (levels := strata_in(corpus, scores)):
+        found.strata = stratified(scores, levels, _settings_of(found))
+        found.notes += unmeasured(levels, scores)
+        found.write(folder)
+
+
 def _comparison(
     out: Path,
     scores: Scores,
@@ -114,10 +124,7 @@ def _comparison(
             found = Comparison.read(folder)
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / SCORES).stat().st_mtime
             if newer and _fits(found, scores):
-                if not found.strata and (levels := strata_in(corpus, scores)):  # the corpus was measured since
-                    found.strata = stratified(scores, levels, _settings_of(found))
-                    found.notes += unmeasured(levels, scores)
-                    found.write(folder)
+                _add_strata(found, scores, corpus, folder)
                 return found, False, notes
             notes.append(f"{folder}: was made from other scores or by an older rule and has been made again")
         except ScoresError:

@@ -19,10 +19,10 @@ import yaml
 from factorjepa.adaptation import METHODS
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
-from factorjepa.statistics.explaining import COLUMNS
+from factorjepa.statistics.explaining import AREA, COLUMNS
 from factorjepa.statistics.verdict import stated
 
-AREA = ("mask_slope", "alt/auc")
+CURVE = ("mask_slope", "alt/auc")
 CHANNELS = ("share_layout", "share_agents", "share_interactions")
 LAST = 50  # updates
 
@@ -42,11 +42,11 @@ def estimate(value: float, low: float, high: float, sign: str = "") -> str:
 def means(comparison: Comparison, names: dict[str, str]) -> list[str]:
     """Methods by primary diagnostics and the area under the masking curve, best Future-frame L1 first."""
     primary = [row for row in comparison.scores if row.headline and row.status == "primary"]
-    area = [row for row in comparison.scores if (row.diagnostic, row.variant) == AREA]
+    area = [row for row in comparison.scores if (row.diagnostic, row.variant) == CURVE]
     columns = list(dict.fromkeys((row.diagnostic, row.variant) for row in (*primary, *area)))
     found = {(row.method, row.diagnostic, row.variant): row for row in (*primary, *area)}
     first = [row for row in primary if row.diagnostic == columns[0][0]]
-    heads = ["Masking AUC" if column == AREA else names[column[0]] for column in columns]
+    heads = [AREA if column == CURVE else names[column[0]] for column in columns]
     cells = [["method", *heads, "SD of seeds, first column", "seeds"]]
     for row in sorted(first, key=lambda one: one.mean):
         its = [found[row.method, *column] for column in columns]
@@ -71,7 +71,7 @@ def prespecified(comparison: Comparison, names: dict[str, str], titles: dict[str
 
 
 def ladder(comparison: Comparison, names: dict[str, str], titles: dict[str, str]) -> list[str]:
-    heads = ["Masking AUC" if variant else names[diagnostic] for diagnostic, variant in COLUMNS]
+    heads = [AREA if variant else names[diagnostic] for diagnostic, variant in COLUMNS]
     cells = [["what changes", "from, to", *heads]]
     found = comparison.explained()
     for step in dict.fromkeys(row.step for row in found):

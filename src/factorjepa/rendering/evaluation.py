@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from ..corpus.simulated import PLAN
 from ..decoded import FOLDER
 from ..diagnostics.diagnostic import Role
 from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate
@@ -45,7 +46,6 @@ DECODED: tuple[type[DecodedDiagnostic], ...] = (
 CONTRACT = "decoder.json"
 LOOKED_AT: tuple[Role, ...] = ("measure",)  # the clips of which pictures are drawn; nothing is fitted
 log = logging.getLogger(__name__)
-_SIMULATION = "simulation.yaml"  # beside the clips of a simulated corpus
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Looking:
         detector: AgentDetector | None = None
         if self.detector is not None:
             detector = OnnxAgents(self.detector)
-        elif (data / _SIMULATION).is_file():
+        elif (data / PLAN).is_file():
             detector = StreetDetector.load(device=device)
         return Studio(stored, lpips, detector)
 

@@ -57,7 +57,7 @@ def render(
     studio = open_studio(runs, looking, device, data, targets)
     first = first_runs(runs, data, targets)
     conditions = next(iter(first.values())).conditions
-    with only_writer(out, "rendering"):
+    with only_writer(out, "rendering"), only_writer(out / FOLDER, "rendering"):  # the second: who measures writes there
         remove_partials(out / FOLDER)
         evaluator = Evaluator(conditions, settings, device, LOOKED_AT)
         check_fits(studio, looking, evaluator)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-from ..statistics.explaining import COLUMNS, Explained, explained
+from ..statistics.explaining import AREA, COLUMNS, Explained, explained
 from ..statistics.verdict import BETTER, NOT_RESOLVED, WORSE
 from .markup import Markup, joined, tag
 from .material import Material
 from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
-AREA = "Masking AUC"
 _SAID = (
     "From one method to the other a single thing changes, so a difference can be credited to it. Exploratory: "
     f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "

@@ -54,6 +54,7 @@ COLUMNS = (
     ("intervention_l1", ""),
 )
 """Diagnostic, and the variant where it is not the headline."""
+AREA = "Masking AUC"  # what people call that variant
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Tabl
     """What explains a gain, where at least two steps were measured."""
     from math import isnan
 
-    from ..statistics.explaining import COLUMNS
+    from ..statistics.explaining import AREA, COLUMNS
 
     rows = [row for row in found.explained() if row.backbone == backbone]
     steps = list(dict.fromkeys(row.step for row in rows))
@@ -111,7 +111,7 @@ def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Tabl
     table = _table(f"{backbone}: what explains a gain? Steps that change one thing; positive is a gain; exploratory")
     table.add_column("what changes", max_width=30)
     for diagnostic, variant in COLUMNS:
-        heading = "Masking AUC" if variant else titles.get(diagnostic, diagnostic)
+        heading = AREA if variant else titles.get(diagnostic, diagnostic)
         table.add_column(heading, justify="right", min_width=15, no_wrap=True)
     for step in steps:
         cells = []

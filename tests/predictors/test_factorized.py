@@ -24,6 +24,7 @@ from factorjepa.predictors import (
     no_agents,
 )
 from factorjepa.predictors.agents import AgentView
+from factorjepa.predictors.branches import _stretches
 from factorjepa.predictors.query import Question
 from factorjepa.teacher.states import ObjectStates
 
@@ -214,7 +215,7 @@ def test_a_prediction_depends_on_its_own_clips_context_and_states_only(predictor
     stranger, seen = agents(seed=9), agents()
     mixed = ObjectStates(
         *(torch.stack((getattr(seen, f.name)[0], getattr(stranger, f.name)[1]))
-          for f in dataclasses.fields(seen) if f.name != "context"), context=12,
+          for f in dataclasses.fields(seen) if isinstance(getattr(seen, f.name), Tensor)), context=12,
     )  # fmt: skip
     a = model(tokens, context_index, target_index, seen).tokens_BtD
     b = model(other, context_index, target_index, mixed).tokens_BtD
@@ -262,18 +263,19 @@ def test_slots_share_the_tokens_and_follow_what_they_hold() -> None:
 # --- sizes
 
 
-class Largest(TorchDispatchMode):
-    """Numbers in the largest tensor that any operation makes."""
+class Made(TorchDispatchMode):
+    """Numbers that operations make: all together, and the largest tensor."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.numel = 0
+        self.numel = self.largest = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, tuple | list) else (result,):
             if isinstance(part, Tensor):
-                self.numel = max(self.numel, part.numel())
+                self.numel += part.numel()
+                self.largest = max(self.largest, part.numel())
         return result
 
 
@@ -286,10 +288,48 @@ def test_fused_pair_states_are_never_made(build: Any, injection: str) -> None:
     """
     pairs, chunk, hidden, tokens = 96, 4, 16, 32
     model = awake(build(injection=injection, pair_chunk=chunk))
-    with Largest() as seen:
+    with Made() as seen:
         model(*context(batch=1), agents(batch=1, pairs=pairs)).tokens_BtD.square().mean().backward()
-    assert seen.numel < tokens * pairs * hidden / 2 < tokens * pairs * 2 * TINY.predictor_dim
-    assert seen.numel >= tokens * chunk * hidden
+    assert seen.largest < tokens * pairs * hidden / 2 < tokens * pairs * 2 * TINY.predictor_dim
+    assert seen.largest >= tokens * chunk * hidden
+
+
+def uneven(pairs: int = 40) -> ObjectStates:
+    """Clips with 3, no, all and 17 pairs."""
+    counts = (3, 0, pairs, 17)
+    seen = agents(batch=4, pairs=pairs)
+    valid = torch.arange(pairs) < torch.tensor(counts)[:, None]
+    return dataclasses.replace(seen, pair_valid_BP=valid, pair_counts=counts)
+
+
+@pytest.mark.parametrize("injection", ["late", "both"])
+@pytest.mark.parametrize("build", [factorized, monolithic], ids=["factorized", "monolithic"])
+def test_padding_behind_a_clips_pairs_is_left_out_and_changes_nothing(build: Any, injection: str) -> None:
+    model, answers, made = awake(build(injection=injection, pair_chunk=16)), [], []
+    for seen in (uneven(), dataclasses.replace(uneven(), pair_counts=None)):
+        model.zero_grad()
+        with Made() as work:
+            answer = model(*context(batch=4), seen)
+        answer.tokens_BtD.square().mean().backward()
+        grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        answers.append((answer.tokens_BtD, answer.strengths_BtP, grads))
+        made.append(work.numel)
+    torch.testing.assert_close(*answers, rtol=1e-5, atol=1e-6)
+    assert made[0] < 0.85 * made[1]  # the transformer and what is made of every agent stay
+
+
+def test_stretches_hold_every_pair_once_and_leave_out_most_padding() -> None:
+    counts, chunk = (104, 64, 50, 40, 33, 27, 20, 12, 8, 3, 0, 0), 64
+    found = list(_stretches(counts, 110, chunk))
+    assert [first for first, _, _ in found] == [0, *(last for _, last, _ in found[:-1])]
+    assert found[-1][1] == 104
+    assert all(last - first <= chunk for first, last, _ in found)
+    for first, _, clips in found:
+        assert all(count <= first for count in counts[clips:])
+    places = sum((last - first) * clips for first, last, clips in found)
+    assert sum(counts) <= places < 1.7 * sum(counts) < 0.6 * 104 * len(counts)
+    assert list(_stretches((64, 64), 64, 64)) == [(0, 64, 2)]  # where nothing is padding, nothing is cut
+    assert list(_stretches((0, 0), 5, 64)) == [(0, 5, 2)]  # parameters get their gradient without pairs, too
 
 
 def test_recomputing_pair_chunks_changes_memory_not_gradients() -> None:

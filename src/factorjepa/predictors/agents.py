@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,16 @@ class AgentView:
 
     def without_relative_geometry(self) -> AgentView:
         return dataclasses.replace(self, relative_BNtR=None)
+
+    def of_clips(self, order_B: Tensor) -> AgentView:
+        """The same clips in another order."""
+
+        def ordered(held: AgentView | ObjectStates) -> dict[str, Any]:
+            rows = {name: value for name, value in vars(held).items() if isinstance(value, Tensor) and "_B" in name}
+            return {name: value.index_select(0, order_B) for name, value in rows.items()}
+
+        states = dataclasses.replace(self.states, **ordered(self.states), pair_counts=None)
+        return dataclasses.replace(self, **ordered(self), states=states)
 
 
 def no_agents(batch: int, descriptor_width: int, context: int, device: torch.device | None = None) -> ObjectStates:

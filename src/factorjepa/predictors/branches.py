@@ -6,12 +6,12 @@ r rank.
 A branch is a two-layer MLP on the fused state `u = q + E(o) + R(geometry)` (pairs: two of them side by side, plus a map
 of their relation). Its first layer is linear, so it is applied to the parts: once per query, once per agent or pair,
 and through the composed `W1 R` to the few geometry fields. The fused states themselves, tokens x pairs x 768 numbers,
-never exist; the hidden states of pairs exist for `pair_chunk` pairs at a time.
+never exist; the hidden states of pairs exist for `pair_chunk` pairs at a time, and only for clips that have so many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..transfer import sent
 from .agents import AgentView
 from .options import AgentOptions
 from .precision import full
@@ -27,6 +28,8 @@ from .precision import full
 # pair's meeting; both keep a slope that training can move.
 _GATE_FAR, _GATE_CLOSE = -5.0, 7.0
 _EDGE_FAR, _EDGE_CLOSE, _EDGE_MEETING = -4.0, 5.0, 2.0
+
+_FILLED, _NARROWEST = 0.6, 8  # of a chunk's places, and pairs: chunks that are filled worse are halved down to so many
 
 
 class AgentHead(nn.Module):
@@ -63,8 +66,8 @@ class PairParts(NamedTuple):
     agents_BMtH: Tensor
     relation_BP1H: Tensor
 
-    def of(self, pairs: slice) -> PairParts:
-        return PairParts(self.agents_BMtH, self.relation_BP1H[:, pairs])
+    def of(self, clips: slice, pairs: slice) -> PairParts:
+        return PairParts(self.agents_BMtH[clips], self.relation_BP1H[clips, pairs])
 
 
 class _Some(NamedTuple):
@@ -149,27 +152,39 @@ class Pairs(nn.Module):
         self._compiled = torch.compile(self._chunk, backend=backend)
 
     def forward(self, query_BtW: Tensor, view: AgentView) -> PairSum:
+        batch, pairs = view.states.pair_valid_BP.shape
+        counts = view.states.pair_counts or (pairs,) * batch
+        order = sorted(range(batch), key=lambda b: -counts[b])  # those with most pairs first
+        if order == list(range(batch)):
+            return self._sum(query_BtW, view, counts)
+        order_B = sent(torch.tensor(order), query_BtW.device)
+        most_first = self._sum(query_BtW.index_select(0, order_B), view.of_clips(order_B), sorted(counts, reverse=True))
+        back_B = sent(torch.tensor(order).argsort(), query_BtW.device)
+        return PairSum(*(part.index_select(0, back_B) for part in most_first))
+
+    def _sum(self, query_BtW: Tensor, view: AgentView, counts: Sequence[int]) -> PairSum:
+        """Of clips that come in the order of their `counts` of pairs, largest first."""
         batch, tokens = query_BtW.shape[:2]
+        pairs = view.states.pair_valid_BP.shape[1]
         summed_Btr = full(query_BtW).new_zeros(batch, tokens, self.g_I.last.out_features)
+        strengths_BPt = summed_Btr.new_zeros(batch, pairs, tokens)
         state_parts, strength_parts = self.g_I.parts(query_BtW, view), self.g_W.parts(query_BtW, view)
         select_BPM = torch.cat((view.select_i_BPN, view.select_j_BPN), dim=-1)
         chunk = self._compiled or self._chunk
-        strengths: list[Tensor] = []
-        pairs = select_BPM.shape[1]
-        # Once even without pairs: peers that share a batch must agree on which parameters have a gradient.
-        for first in range(0, max(1, pairs), self.options.pair_chunk):
-            here = slice(first, min(first + self.options.pair_chunk, pairs))
+        for first, last, clips in _stretches(counts, pairs, self.options.pair_chunk):
+            n, here = slice(clips), slice(first, last)
             some = _Some(
-                select_BPM[:, here], view.closeness_BNt, view.relation_BPF[:, here, -1:],
-                view.states.pair_valid_BP[:, here, None], state_parts.of(here), strength_parts.of(here),
+                select_BPM[n, here], view.closeness_BNt[n], view.relation_BPF[n, here, -1:],
+                view.states.pair_valid_BP[n, here, None], state_parts.of(n, here), strength_parts.of(n, here),
             )  # fmt: skip
             if self.recompute and torch.is_grad_enabled():
                 part, strength = checkpoint(chunk, some, use_reentrant=False)
             else:
                 part, strength = chunk(some)
-            summed_Btr = summed_Btr + part
-            strengths.append(strength)
-        return PairSum(summed_Btr, torch.cat(strengths, dim=1).transpose(1, 2))
+            fewer = batch - clips  # have no pairs here
+            summed_Btr = summed_Btr + F.pad(part, (0, 0, 0, 0, 0, fewer))
+            strengths_BPt = strengths_BPt + F.pad(strength, (0, 0, first, pairs - last, 0, fewer))
+        return PairSum(summed_Btr, strengths_BPt.transpose(1, 2))
 
     def _chunk(self, some: _Some) -> tuple[Tensor, Tensor]:
         """The chunk's part of the sum `[B, t, r]` and its strengths `[B, p, t]`."""
@@ -203,6 +218,28 @@ class SparseInteractions(nn.Module):
         summed_Btr, strengths_BtP = self.pairs(query_BtW, view)
         count_B11 = view.states.pair_valid_BP.sum(1).clamp(min=1)[:, None, None]
         return summed_Btr / count_B11, strengths_BtP
+
+
+def _stretches(counts: Sequence[int], pairs: int, chunk: int) -> Iterator[tuple[int, int, int]]:
+    """Chunks of pairs: their first and last place, and how many clips have pairs there.
+
+    `counts` fall. A chunk is halved until most of its places hold a pair, for the sake of clips that have few. There is
+    one chunk even without pairs: peers that share a batch must agree on which parameters have a gradient.
+    """
+    if not counts or not counts[0]:
+        yield 0, min(chunk, pairs), len(counts)
+        return
+    first = 0
+    while first < counts[0]:
+        clips = sum(count > first for count in counts)
+        width = min(chunk, counts[0] - first)
+        while width > _NARROWEST:
+            held = sum(min(count - first, width) for count in counts[:clips])
+            if held >= _FILLED * clips * width:
+                break
+            width = (width + 1) // 2
+        yield first, first + width, clips
+        first += width
 
 
 def _hidden(parts: PairParts, select_BpM: Tensor) -> Tensor:

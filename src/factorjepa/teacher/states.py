@@ -44,6 +44,9 @@ class ObjectStates:
     pairs_BP2: Tensor  # int64, places in N: (i, j), i is the one acted upon
     pair_valid_BP: Tensor  # bool
     context: int  # frames of the context: `age` and `gap` are shares of it
+    # How many of each clip's places for pairs, the first ones, may be valid: known here, so that nobody waits for a GPU
+    # to say it, and nothing is computed for the padding behind them. None: all.
+    pair_counts: tuple[int, ...] | None = None
 
     def to(self, device: torch.device) -> ObjectStates:
         """The same on another device, without waiting for it."""
@@ -156,7 +159,8 @@ def object_states(cells: EvidenceCells, visible: Tensor | None = None) -> Object
         geometry_BNG[..., :2], valid_BN, cells.pair_distance, cells.max_neighbours
     )
     slot_BN = torch.where(valid_BN, order_BN, 0)
-    return ObjectStates(descriptor_BNE, geometry_BNG, valid_BN, slot_BN, pairs_BP2, pair_valid_BP, T)
+    counts = tuple(pair_valid_BP.sum(1).tolist())
+    return ObjectStates(descriptor_BNE, geometry_BNG, valid_BN, slot_BN, pairs_BP2, pair_valid_BP, T, counts)
 
 
 def geometry_of(seen_MT: Tensor, box_MT4: Tensor, area_MT: Tensor, confidence_MT: Tensor, chain_MT33: Tensor) -> Tensor:

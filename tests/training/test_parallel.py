@@ -113,6 +113,20 @@ def test_a_run_does_not_go_on_with_another_number_of_clips_in_a_pass(tiny: Path,
         Engine(_settings(tiny, batch=2), CPU).run(tmp_path / "run", True)
 
 
+def test_a_signal_that_comes_while_processes_agree_is_not_lost(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(_settings(tiny), CPU)
+
+    def agree(flag: bool) -> bool:
+        engine.stop()  # as a handler would, after the flag was read
+        return flag
+
+    monkeypatch.setattr(engine.processes, "any", agree)
+    finished = engine.run(tmp_path / "run", False)
+    assert (finished.step, finished.stopped) == (2, True)
+
+
 def test_a_signal_to_one_process_stops_all_after_the_same_update_and_one_goes_on(tiny: Path, tmp_path: Path) -> None:
     chosen = _settings(
         tiny, method="full", updates=500, validate_every=500, save_every=500, batch=2, validation_clips=1

@@ -160,6 +160,7 @@ class Engine:
             if not resumed:
                 self._validate()
                 self._save(run)
+            stopped = False  # agreed on by all processes; a signal that comes while they agree counts the next time
             for wait, passes in self._updates(updates):
                 started = time.monotonic()
                 record = self._update(passes)
@@ -175,14 +176,14 @@ class Engine:
                         f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
                     )
                     progress(self.step, updates, text)
-                self._stopped = self.processes.any(self._stopped)
-                if self.step % settings.save_every == 0 or last or self._stopped or self.best_is_now:
+                stopped = self.processes.any(self._stopped)
+                if self.step % settings.save_every == 0 or last or stopped or self.best_is_now:
                     self._save(run)
-                if self._stopped and not last:
+                if stopped and not last:
                     break
             assert self.best is not None
             step, validation = self.best
-            return Finished(run.folder, self.step, step, validation, self._stopped and self.step < updates)
+            return Finished(run.folder, self.step, step, validation, stopped and self.step < updates)
 
     def _folder(self, stack: contextlib.ExitStack, out: Path, resume: bool) -> RunDirectory:
         """The run's folder: begun by the first process, only read by the others."""

@@ -41,6 +41,11 @@ def test_a_choice_at_the_end_of_what_was_tried_says_so_and_broken_runs_are_not_c
     assert choice.edge == ("lr",)
 
 
+def test_equally_good_values_are_counted_and_are_no_end_of_what_was_tried(tmp_path: Path) -> None:
+    choice = choose(tried(tmp_path, {1e-4: [0.4, 0.5], 1e-3: [0.4, 0.6], 1e-2: [0.45]}))
+    assert (choice.candidate.values, choice.tied, choice.edge) == ({"lr": 1e-4}, 2, ())
+
+
 def test_nothing_is_chosen_where_nothing_was_measured(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no value that was tried"):
         choose(tried(tmp_path, {1e-4: [], 1e-3: [math.nan]}))

@@ -42,6 +42,12 @@ class Choice:
     errors: tuple[float, ...]  # of all candidates, in their order
     edge: tuple[str, ...]
 
+    @property
+    def tied(self) -> int:
+        """How many candidates are as good as the chosen one; several are where training worsens all that they try,
+        because each is then at its best before the first update."""
+        return self.errors.count(min(self.errors))
+
 
 def choose(tried: Sequence[Candidate]) -> Choice:
     """The first of the best."""
@@ -52,7 +58,7 @@ def choose(tried: Sequence[Candidate]) -> Choice:
         )
     best = tried[errors.index(min(errors))]
     edge = []
-    for name, value in best.values.items():
+    for name, value in best.values.items() if errors.count(min(errors)) == 1 else ():
         values = list(dict.fromkeys(candidate.values[name] for candidate in tried))
         if len(values) > 1 and value in (values[0], values[-1]):
             edge.append(name)

@@ -188,8 +188,10 @@ def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, 
             row = (name, *candidate.values.values(), f"{error:.6f}", "yes" if candidate is choice.candidate else "")
             lines.append(",".join(map(str, row)))
         values = ", ".join(f"{key}={value}" for key, value in choice.candidate.values.items())
-        edge = f"; {', '.join(choice.edge)} at the end of what was tried: try more" if choice.edge else ""
-        console.print(f"{name}: {values}{edge}", highlight=False)
+        note = f"; {', '.join(choice.edge)} at the end of what was tried: try more" if choice.edge else ""
+        if choice.tied > 1:
+            note = f", the first of {choice.tied} that are equally good: none improves on its start, try smaller ones"
+        console.print(f"{name}: {values}{note}", highlight=False)
     write_text(out / "tuning" / "chosen.csv", "\n".join(lines) + "\n")
     for job in chosen.jobs(data, out / "runs", windows):
         if job.settings.seed == settings.seeds[0] and job.settings.method in choices:

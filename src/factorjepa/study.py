@@ -13,12 +13,15 @@ from .adaptation import method_named
 from .adaptation.reference import FULL
 from .backbones.packaged import packaged_weights
 from .config import Settings, resolve
+from .corpus.access import Corpus
+from .corpus.splits import Split
 from .corpus.windows import WindowSpec
 from .diagnostics.settings import EvaluateSettings
 from .errors import ConfigError
 from .rendering.decoder import load_decoder
 from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
+from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
@@ -33,6 +36,7 @@ STAGES: tuple[Stage, ...] = (
 class StudySettings(Settings):
     """What `factorjepa study` does. Lists of `key=value` are handed to the verb of that stage as they are."""
 
+    data: str | None = None  # a corpus that is there, of another study or of `ingest` (None: one is simulated)
     world: str = "dense"  # preset of `simulate`
     street: tuple[str, ...] = ()  # settings of `simulate`
     clips: int = Field(default=200, ge=20)
@@ -89,8 +93,12 @@ class StudySettings(Settings):
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
+        if self.data is not None:
+            Corpus.open(Path(self.data))
         self.candidates(Path(), Path())
         self.draws()
+        for arch, weights in {(job.settings.arch, job.settings.weights) for job in self.jobs(Path(), Path())}:
+            check_weights(arch, weights)
 
     def draws(self) -> Literal["packaged", "train", "none"]:
         """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""
@@ -108,10 +116,22 @@ class StudySettings(Settings):
                   "fps": run.fps, "context": run.context, **self.decoding}  # fmt: skip
         return resolve(DecodeSettings, None, data=str(data), **values)
 
-    @property
-    def corpus(self) -> str:
-        """Name of the corpus' folder."""
-        return Path(self.world).stem
+    def corpus(self, out: Path) -> Path:
+        """Folder of the corpus: the one that is there, or else in the study's folder."""
+        return out / Path(self.world).stem if self.data is None else Path(self.data)
+
+    def looked_at(self) -> dict[int, list[Split]]:
+        """Which window of the clips (replication) -> the splits in which the teacher must look at it."""
+        measuring = resolve(EvaluateSettings, None, self.measuring)
+        found: dict[int, set[str]] = {}
+        for window in (0, measuring.replication):  # strata are cut by the first; probes are fitted on the other splits
+            found.setdefault(window, set()).update(("train", "validation", self.split))
+        for job in self.jobs(Path(), Path()):
+            window = job.settings.replication
+            found.setdefault(window, set()).update(("train", "validation"))
+            if method_named(job.settings.method).targets == "misaligned":
+                found.setdefault(window + 1, set()).add("train")
+        return {window: [split for split in Split if split in found[window]] for window in sorted(found)}
 
     def measured(self, windows: Path | None) -> list[str]:
         """Settings of `evaluate`, with the windows that were decoded before."""

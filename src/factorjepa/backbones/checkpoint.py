@@ -17,7 +17,7 @@ import torch
 from ..errors import BackboneError
 from ..storage import atomic_path
 from .backbone import Backbone, build
-from .reading import FORMAT, open_weights
+from .reading import FORMAT, WeightsFile, open_weights
 from .recognition import Parts, differences, explain, origin_of, wanted
 from .spec import BackboneSpec, name_of, resolve
 
@@ -43,10 +43,7 @@ def load(
     """
     if parts not in ("both", "encoder"):
         raise BackboneError(f"parts must be 'both' or 'encoder', got {parts!r}")
-    spec = resolve(arch)
-    weights = open_weights(Path(path))
-    if found := differences(weights, spec, parts):
-        raise BackboneError(explain(weights, spec, arch if isinstance(arch, str) else name_of(spec), parts, found))
+    weights, spec = fitting(path, arch, parts)
     backbone = build(spec, device="meta")
     if parts == "encoder":
         backbone = Backbone(backbone.encoder, None, spec)
@@ -55,6 +52,15 @@ def load(
     backbone.origin = origin_of(weights, spec, parts)
     logger.info("weights: %s", backbone.origin)
     return backbone
+
+
+def fitting(path: Path | str, arch: str | BackboneSpec, parts: Parts = "both") -> tuple[WeightsFile, BackboneSpec]:
+    """The opened file and the spec that its every key fits; an error where one does not. No weight is read."""
+    spec = resolve(arch)
+    weights = open_weights(Path(path))
+    if found := differences(weights, spec, parts):
+        raise BackboneError(explain(weights, spec, arch if isinstance(arch, str) else name_of(spec), parts, found))
+    return weights, spec
 
 
 def save(backbone: Backbone, path: Path | str) -> None:

@@ -24,8 +24,8 @@ from .dinov2 import PATCH, Dinov2, Dinov2Spec
 from .encoder import Encoder
 from .families import ENCODERS, Model, Spec, load_encoder
 from .lejepa import Lejepa
-from .packaged import packaged_weights
-from .releases import release_of
+from .packaged import how_to_get, packaged_weights
+from .releases import RELEASES
 from .spec import BackboneSpec, names, resolve
 from .weights import weights_folder
 
@@ -125,9 +125,9 @@ def _at_hand(arch: str) -> Path:
     packaged = packaged_weights(arch)
     if packaged is not None:
         return packaged
-    path = weights_folder() / release_of(arch).file
-    if not path.is_file():
-        raise BackboneError(f"no weights of {arch}: give a file, or fetch them with `factorjepa weights fetch {arch}`")
+    path = weights_folder() / RELEASES[arch].file if arch in RELEASES else None
+    if path is None or not path.is_file():
+        raise BackboneError(f"no weights of {arch}: give a file ({arch}=FILE), or {how_to_get(arch)}")
     return path
 
 

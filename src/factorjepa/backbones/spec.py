@@ -1,4 +1,4 @@
-"""Backbone sizes as values: the released V-JEPA 2.1 and 2.0 models, and `nano`.
+"""Backbone sizes as values: the released V-JEPA 2.1 and 2.0 models, and our own `nano` and `small`.
 
 A `BackboneSpec` says everything that decides the names and shapes of the weights and the arithmetic done with them.
 It is a plain frozen dataclass, so that benchmarks can import it where pydantic is absent.
@@ -184,6 +184,13 @@ _NANO = BackboneSpec(
     mask_token=2,  # the one that stood for the future in its pretraining
 )  # fmt: skip
 
+# small: nano four times over (20.9 M parameters), wider and deeper, with its patches, grid, taps at every quarter of the
+# depth and heads of 32: the second scale of a study, so that methods can be ranked on two.
+_SMALL = _NANO.replace(
+    dim=320, depth=12, heads=10, mlp_hidden=1280, taps=(2, 5, 8, 11), predictor_dim=224, predictor_depth=8,
+    predictor_heads=7,
+)  # fmt: skip
+
 _REGISTRY: dict[str, BackboneSpec] = {
     "vjepa2_1_vit_base_384": _vjepa21(768, 12, 12, 3072, (2, 5, 8, 11), **_DISTILLED),
     "vjepa2_1_vit_large_384": _vjepa21(1024, 24, 16, 4096, (5, 11, 17, 23), **_DISTILLED),
@@ -194,4 +201,5 @@ _REGISTRY: dict[str, BackboneSpec] = {
     "vjepa2_vit_giant": _vjepa20(1408, 40, 22, 6144, grid=16),
     "vjepa2_vit_giant_384": _vjepa20(1408, 40, 22, 6144, grid=24),
     "nano": _NANO,
+    "small": _SMALL,
 }

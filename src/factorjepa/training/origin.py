@@ -6,18 +6,28 @@ from pathlib import Path
 
 import torch
 
-from ..backbones import Backbone, load
-from ..backbones.packaged import packaged_weights
+from ..backbones import Backbone, BackboneSpec, load
+from ..backbones.checkpoint import fitting
+from ..backbones.packaged import how_to_get, packaged_weights
 from ..backbones.recognition import recognise
 from ..errors import TrainingError
 
 
 def open_backbone(arch: str, weights: str | None, device: torch.device) -> Backbone:
     """`arch` (or `file`: what the file's own header says) with `weights`, in fp32, which what trains must be in."""
+    return load(*_named(arch, weights), device=device, dtype=torch.float32)
+
+
+def check_weights(arch: str, weights: str | None) -> None:
+    """Refuse now what `open_backbone` would refuse: weights that are not there, or are of another architecture."""
+    fitting(*_named(arch, weights))
+
+
+def _named(arch: str, weights: str | None) -> tuple[Path, str | BackboneSpec]:
     path = Path(weights) if weights else packaged_weights(arch)
     if path is None:
         raise TrainingError(
-            f"no weights come with the package for {arch!r}: name a file (weights=...); `factorjepa weights list` "
-            "shows what is released"
+            f"no weights come with the package for {arch!r}: {how_to_get(arch)}. Then name the file: weights=FILE "
+            "(training.weights=FILE of a study)"
         )
-    return load(path, recognise(path).spec if arch == "file" else arch, device=device, dtype=torch.float32)
+    return path, recognise(path).spec if arch == "file" else arch

@@ -22,7 +22,9 @@ from ..words import nearest
 # the number of processes, so that as many clips meet in a pass; the loader sees to that.
 LAYOUT = ("batch", "workers", "memory_gb", "windows", "recompute", "compile", "keep", "parallel", "log_to")
 Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-PRESET_OF = {"nano": "nano", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b"}
+PRESET_OF = {
+    "nano": "nano", "small": "small", "vjepa2_1_vit_giant_384": "vitg_1b", "vjepa2_1_vit_gigantic_384": "vitG_2b",
+}  # fmt: skip
 
 
 class TrainSettings(Settings):

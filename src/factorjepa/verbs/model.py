@@ -33,9 +33,10 @@ def list_weights(folder: Folder = None) -> None:
     Example:  [bold]factorjepa weights list[/bold]
     """
     from ..backbones.families import parameters
+    from ..backbones.packaged import packaged_weights
     from ..backbones.recognition import wanted
     from ..backbones.releases import CATALOGUE, ENCODERS, Release
-    from ..backbones.spec import resolve
+    from ..backbones.spec import names, resolve
     from ..backbones.weights import weights_folder
 
     where = folder or weights_folder()
@@ -51,6 +52,12 @@ def list_weights(folder: Folder = None) -> None:
     typer.echo("\nEncoders to look through, read as they are published (`factorjepa scorecard`):")
     for release in ENCODERS.values():
         row(release, parameters(release.arch))
+    typer.echo("\nOur own, released by nobody (`factorjepa pretrain OUT arch=NAME` makes them):")
+    for arch in names():
+        if arch not in CATALOGUE:
+            count = sum(map(math.prod, wanted(resolve(arch), "both").values()))
+            packaged = "in package" if packaged_weights(arch) else "-"
+            typer.echo(f"{arch:<26}{f'{count / 1e6:.1f} M':>10}{f'{count * 4 / 1e9:.2f} GB':>11}  {packaged:>12}")
     typer.echo(
         f"\nFolder: {where}\n"
         "`converted` is the size as safetensors (fp32). The official files hold a second encoder and the optimiser's "
@@ -143,7 +150,9 @@ def features(
     video: Annotated[Path, typer.Argument(help="Any video file")],
     arch: Annotated[
         str | None,
-        typer.Option(help="Backbone name (`factorjepa weights list`, or nano) (default: what the file is, or nano)"),
+        typer.Option(
+            help="Backbone name (`factorjepa weights list`, nano, small) (default: what the file is, or nano)"
+        ),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights file, .pt or .safetensors (default: as fetched; nano: in the package)")
@@ -203,20 +212,19 @@ def features(
 
 def _fetched(arch: str | None) -> Path:
     """The file that comes with the package (`nano`), or where `weights fetch` put an architecture's."""
-    from ..backbones.packaged import packaged_weights
+    from ..backbones.packaged import how_to_get, packaged_weights
     from ..backbones.releases import CATALOGUE
     from ..backbones.spec import resolve
     from ..backbones.weights import weights_folder
 
-    resolve(arch or "nano")  # an unknown name is an error of its own
-    packaged = packaged_weights(arch or "nano")
+    arch = arch or "nano"
+    resolve(arch)  # an unknown name is an error of its own
+    packaged = packaged_weights(arch)
     if packaged is not None:
         return packaged
-    path = weights_folder() / CATALOGUE[str(arch)].file
-    if not path.is_file():
-        raise BackboneError(
-            f"no weights for {arch}: pass --weights FILE, or fetch them with `factorjepa weights fetch {arch}`"
-        )
+    path = weights_folder() / CATALOGUE[arch].file if arch in CATALOGUE else None
+    if path is None or not path.is_file():
+        raise BackboneError(f"no weights for {arch}: pass --weights FILE, or {how_to_get(arch)}")
     return path
 
 

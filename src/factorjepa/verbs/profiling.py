@@ -15,7 +15,7 @@ def profile(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Training settings as key=value, for example recompute=true.")
     ] = None,
-    arch: Annotated[str, typer.Option(help="An architecture of `factorjepa weights list`, or nano.")] = "nano",
+    arch: Annotated[str, typer.Option(help="An architecture of `factorjepa weights list`, nano or small.")] = "nano",
     method: Annotated[str, typer.Option(help="What adapts: see `factorjepa methods`.")] = "factorjepa",
     agents: Annotated[int, typer.Option(help="Agents of a clip.", min=0)] = 16,
     neighbours: Annotated[int, typer.Option(help="Pairs of an agent.", min=0)] = 6,

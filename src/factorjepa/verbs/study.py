@@ -29,7 +29,7 @@ def study(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Settings as key=value, e.g. clips=400 training.updates=500")
     ] = None,
-    preset: Annotated[str, typer.Option(help="study, demo, or the path of a YAML file.")] = "study",
+    preset: Annotated[str, typer.Option(help="study, ablations, demo, or the path of a YAML file.")] = "study",
     until: Annotated[str, typer.Option(help="The last stage: simulate, targets, train, evaluate, …")] = "report",
 ) -> None:
     """Compare methods from nothing: simulate, targets, train all methods with all seeds, evaluate, compare, report.
@@ -84,12 +84,13 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     if until not in STAGES:
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
     settings.check()
-    dense, scores = out / settings.corpus, out / "scores"
+    corpus, scores = settings.corpus(out), out / "scores"
     windows = out / "windows" if settings.windows else None
-    jobs = settings.jobs(dense, out / "runs", windows)
+    jobs = settings.jobs(corpus, out / "runs", windows)
     runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
     beside = settings.side_by_side or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
-    stages = [stage for stage in STAGES if stage != "tune" or settings.tuning]
+    left_out = {"simulate": settings.data is not None, "tune": not settings.tuning}
+    stages = [stage for stage in STAGES if not left_out.get(stage)]
     wanted = [stage for stage in stages if STAGES.index(stage) <= STAGES.index(until)]
     for number, stage in enumerate(wanted, start=1):
         what = {
@@ -103,34 +104,32 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         console.rule(f"[bold]{number}/{len(stages)}  {what}", align="left", style="dim")
         if stage == "simulate":
             simulate(
-                dense, list(settings.street), clips=settings.clips, seed=settings.world_seed, preset=settings.world,
+                corpus, list(settings.street), clips=settings.clips, seed=settings.world_seed, preset=settings.world,
                 clips_per_source=settings.clips_per_source, shares=settings.shares,
             )  # fmt: skip
         elif stage == "targets":
-            targets(
-                dense,
-                list(settings.teacher),
-                split=["train", "validation", settings.split],
-                device=settings.teacher_device,
-            )
+            for window, splits in settings.looked_at().items():
+                targets(
+                    corpus, list(settings.teacher), split=splits, replication=window, device=settings.teacher_device
+                )  # fmt: skip
         elif stage == "strata":
-            _strata(settings, dense)
+            _strata(settings, corpus)
         elif stage == "tune":
-            settings = _tune(settings, dense, out, windows, beside)
-            jobs = settings.jobs(dense, out / "runs", windows)
+            settings = _tune(settings, corpus, out, windows, beside)
+            jobs = settings.jobs(corpus, out / "runs", windows)
         elif stage == "train":
-            _train(settings, dense, jobs, windows, beside)
+            _train(settings, corpus, jobs, windows, beside)
         elif stage == "evaluate":
             evaluate(
                 runs, scores, split=settings.split, clips=settings.tested, change=settings.measured(windows),
                 examples=settings.examples, side_by_side=beside,
             )  # fmt: skip
         elif stage == "decode":
-            _decode(settings, dense, out, jobs, settings.measured(windows), beside)
+            _decode(settings, corpus, out, jobs, settings.measured(windows), beside)
         elif stage == "compare":
             compare([scores], scores / "comparison", mixed=settings.mixed)
         else:
-            return make_report(scores, runs, dense).page
+            return make_report(scores, runs, corpus).page
     return None
 
 

@@ -25,7 +25,7 @@ def train(
         list[str] | None, typer.Argument(help="Settings as key=value, for example updates=200.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="What adapts: see `factorjepa methods`.")] = None,
-    preset: Annotated[str, typer.Option(help="nano, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
+    preset: Annotated[str, typer.Option(help="nano, small, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
     seed: Annotated[int | None, typer.Option(help="Of everything random in the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
@@ -82,7 +82,7 @@ def trunk(
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings as key=value, as `train` gets them.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the records (default: trunk/ in DATA).")] = None,
     method: Annotated[str | None, typer.Option(help="What will train: decides which blocks are frozen.")] = None,
-    preset: Annotated[str, typer.Option(help="nano, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
+    preset: Annotated[str, typer.Option(help="nano, small, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
     seed: Annotated[int | None, typer.Option(help="Of the run; decides which clips, with clips=N.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
     engine: Annotated[str, typer.Option(help="processes (of this machine) or ray (a cluster).")] = "processes",
@@ -146,7 +146,7 @@ def methods() -> None:
 
 
 def budget(
-    arch: Annotated[str, typer.Option(help="An architecture of `factorjepa weights list`, or nano.")] = "nano",
+    arch: Annotated[str, typer.Option(help="An architecture of `factorjepa weights list`, nano or small.")] = "nano",
     preset: Annotated[
         str | None, typer.Option(help="Settings whose ranks and blocks count (default: by --arch).")
     ] = None,

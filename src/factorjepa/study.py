@@ -120,7 +120,7 @@ class StudySettings(Settings):
         """Folder of the corpus: the one that is there, or else in the study's folder."""
         return out / Path(self.world).stem if self.data is None else Path(self.data)
 
-    def looked_at(self) -> dict[int, list[Split]]:
+    def looked_at(self) -> dict[int, list[str]]:
         """Which window of the clips (replication) -> the splits in which the teacher must look at it."""
         measuring = resolve(EvaluateSettings, None, self.measuring)
         found: dict[int, set[str]] = {}
@@ -131,7 +131,7 @@ class StudySettings(Settings):
             found.setdefault(window, set()).update(("train", "validation"))
             if method_named(job.settings.method).targets == "misaligned":
                 found.setdefault(window + 1, set()).add("train")
-        return {window: [split for split in Split if split in found[window]] for window in sorted(found)}
+        return {window: [str(split) for split in Split if split in found[window]] for window in sorted(found)}
 
     def measured(self, windows: Path | None) -> list[str]:
         """Settings of `evaluate`, with the windows that were decoded before."""

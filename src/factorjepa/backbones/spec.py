@@ -184,8 +184,8 @@ _NANO = BackboneSpec(
     mask_token=2,  # the one that stood for the future in its pretraining
 )  # fmt: skip
 
-# small: nano four times over (20.9 M parameters), wider and deeper, with its patches, grid, taps at every quarter of the
-# depth and heads of 32: the second scale of a study, so that methods can be ranked on two.
+# small: nano four times over (20.9 M parameters), wider and deeper, with its patches, grid, taps at every quarter of
+# the depth and heads of 32: the second scale of a study, so that methods can be ranked on two.
 _SMALL = _NANO.replace(
     dim=320, depth=12, heads=10, mlp_hidden=1280, taps=(2, 5, 8, 11), predictor_dim=224, predictor_depth=8,
     predictor_heads=7,

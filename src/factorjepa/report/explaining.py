@@ -1,10 +1,10 @@
-"""What explains a gain, as a table: one step a row, what it is worth on the diagnostics that tell."""
+"""What explains a gain and what each part is worth, as tables: one step a row, on the diagnostics that tell."""
 
 from __future__ import annotations
 
 import math
 
-from ..statistics.explaining import AREA, COLUMNS, Explained, explained
+from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, worth_showing
 from ..statistics.verdict import BETTER, NOT_RESOLVED, WORSE
 from .markup import Markup, joined, tag
 from .material import Material
@@ -18,12 +18,12 @@ _SAID = (
 )
 
 
-def explained_table(material: Material, backbone: str) -> Markup | None:
-    """Nothing where fewer than two steps were measured: one is in the table of contrasts already."""
-    found = explained(material.comparison.contrasts, backbone)
-    steps = list(dict.fromkeys(row.step for row in found))
-    if len(steps) < 2:
+def explained_table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
+    """Nothing where too few steps were measured."""
+    found = explained(material.comparison.contrasts, backbone, ladder.steps)
+    if not worth_showing(found, ladder):
         return None
+    steps = list(dict.fromkeys(row.step for row in found))
     by_place = {(row.step, row.diagnostic): row for row in found}
     rows: list[list[str | Cell]] = []
     for step in steps:
@@ -33,7 +33,7 @@ def explained_table(material: Material, backbone: str) -> Markup | None:
     headings: list[str | Cell] = ["what changes"]
     headings += [AREA if variant else material.name(diagnostic) for diagnostic, variant in COLUMNS]
     caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
-    return joined(tag("p", _SAID), table(headings, rows, caption, range(1, len(headings)), "explained"))
+    return joined(tag("p", _SAID), table(headings, rows, caption, range(1, len(headings)), ladder.name))
 
 
 def _cell(row: Explained) -> Cell:

@@ -3,6 +3,8 @@
 OUT/scores.parquet  OUT/comparison/ (made if absent or older)  OUT/examples/ (optional)
 OUT/decoded/ (optional)
 OUT/report/index.html  OUT/report/tables/*.csv
+
+Of several folders, their scores are joined in a new one first.
 """
 
 from __future__ import annotations
@@ -88,6 +90,14 @@ def make_report(
     write_text(folder / TABLES / "cities.csv", _cities(material))
     write_text(folder / INDEX, text)
     return Made(folder / INDEX, compared, [*comparison.verdict, *comparison.notes], notes)
+
+
+def join_scores(parts: Sequence[Path], to: Path | None) -> tuple[Path, list[Path]]:
+    """The folder in which scores of several are one, for a report of all, and the folders of their runs."""
+    if to is None or (to / "parts").exists():
+        raise ReportError("a report of several folders needs one of its own, that holds no evaluation: --out FOLDER")
+    Scores.joined([Scores.read(part) for part in parts]).write(to / SCORES)
+    return to, [folder for part in parts for folder in _run_folders(part, None)]
 
 
 def _refuse_decoded_alone(out: Path) -> None:

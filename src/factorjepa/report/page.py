@@ -9,6 +9,7 @@ from importlib import resources
 
 from .. import __version__
 from ..statistics.deciding import MODERATED
+from ..statistics.explaining import LADDERS
 from ..statistics.verdict import LEAST_CITIES, verdict
 from . import decoded, figures, tables
 from .answers import Answer, answers
@@ -103,11 +104,9 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
     each = material.backbones
     drawn = material.decoded
     street = [("street", decoded.heading(drawn), decoded.section(drawn, material.order))] if drawn else []
-    steps = [made for backbone in each if (made := explained_table(material, backbone))]
-    ladder = [("explained", "What explains a gain", joined(steps, _download("explained")))] if steps else []
     return [
         ("headline", "Headline effects", joined([_headline(material, backbone) for backbone in each])),
-        *ladder,
+        *_ladders(material),
         ("scorecard", "Scorecard", joined([_scorecard(material, backbone) for backbone in each])),
         ("contrasts", "Contrasts and decisions", _contrasts(material)),
         ("where", "Where it helps and where it fails", joined([_where(material, backbone) for backbone in each])),
@@ -121,6 +120,16 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
         ("data", "Data and privacy", _data(material)),
         ("made", "How this was made", _made(material)),
     ]
+
+
+def _ladders(material: Material) -> list[tuple[str, str, Markup]]:
+    """A section for each ladder of steps that was climbed on any backbone."""
+    found = []
+    for ladder in LADDERS:
+        made = [explained_table(material, backbone, ladder) for backbone in material.backbones]
+        if any(made):
+            found.append((ladder.name, ladder.heading, joined(made, _download(ladder.name))))
+    return found
 
 
 def _captioned(drawn: object, *caption: object, heading: str = "") -> Markup:
@@ -250,7 +259,11 @@ def _scale(material: Material) -> Markup:
         "One point per method. The methods are a fixed set, so correlations are descriptive: agreement is robustness "
         "to scale, not replication."
     )
-    return joined(_captioned(figures.grid(panels), tag("b", "Scores on two backbones. "), said), _download("ranks"))
+    return joined(
+        _captioned(figures.grid(panels), tag("b", "Scores on two backbones. "), said),
+        tables.ranks_table(material),
+        _download("ranks"),
+    )
 
 
 def _training(material: Material) -> Markup:

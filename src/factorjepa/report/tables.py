@@ -128,6 +128,28 @@ def contrast_table(material: Material, backbone: str) -> Markup:
     return joined(drawn, folded, _without(material, backbone, [row for row in here if unmeasured(row)]))
 
 
+def ranks_table(material: Material) -> Markup | None:
+    """rho_m and tau_m of every diagnostic, with their ranges as a method or a family is left out (eq. R_rho)."""
+    ranks = {(row.diagnostic, row.first, row.second): row for row in material.comparison.ranks}
+    rows: list[list[str | Cell]] = []
+    for (name, first, second), row in ranks.items():
+        without = (row.spearman_without_method, row.spearman_without_family)
+        others = (row.kendall_without_method, row.kendall_without_family)
+        cells = [_rank_cell(row.spearman, *without), _rank_cell(row.kendall, *others)]
+        rows.append([material.name(name), f"{first}, {second}", Cell(str(len(row.methods)), hint=row.note), *cells])
+    headings: list[str | Cell] = ["diagnostic", "backbones", "methods in common", "Spearman", "Kendall"]
+    caption = "Order of the methods on two backbones; ranges as one method, and as one family, is left out"
+    return table(headings, rows, caption, range(2, len(headings))) if rows else None
+
+
+def _rank_cell(value: float, without_method: Sequence[float], without_family: Sequence[float]) -> Cell:
+    if math.isnan(value):
+        return Cell(NOTHING, math.nan, hint="too few methods, or all are equal")
+    ranges = ((without_method, "method"), (without_family, "family"))
+    said = [tag("small", f"{interval(ends[0], ends[1], 2, sign=True)} {word}") for ends, word in ranges if ends]
+    return Cell(joined(number(value, 2, sign=True), *said), value)
+
+
 def unmeasured(row: ContrastRow) -> bool:
     """Whether there is nothing to show: a method or its values are missing."""
     return row.decision.startswith(UNTESTABLE) and not math.isfinite(row.effect)

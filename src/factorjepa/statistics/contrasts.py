@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .explaining import STEPS
+from .explaining import PARTS, STEPS
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _OWN_FAMILIES = ("factorized", "ablation")
 
 def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contrast]:
     """FactorJEPA over every method that is not a form of it (controls among them), every method over frozen, and the
-    steps between methods that differ in one thing."""
+    steps between methods that differ in one thing, ablations among them."""
     taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
     found = []
     if OURS in methods:
@@ -46,5 +46,9 @@ def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contra
     if FROZEN in methods:
         found += [Contrast(f"{method} over frozen", method, FROZEN) for method in methods if method != FROZEN]
     taken |= {(contrast.a, contrast.b) for contrast in found}
-    steps = [step for step in STEPS if {step.a, step.b} <= {*methods} and (step.a, step.b) not in taken]
+    steps = [
+        step
+        for step in dict.fromkeys((*STEPS, *PARTS))
+        if {step.a, step.b} <= {*methods} and (step.a, step.b) not in taken
+    ]
     return found + [Contrast(f"{step.a} over {step.b}", step.a, step.b) for step in steps]

@@ -1,8 +1,9 @@
 """What explains a gain: pairs of methods between which one thing changes, so that a difference can be credited to it.
 
 A gain of the whole method over a baseline may come from training other blocks, from knowing where objects are, from the
-channels, from the targets or from the order in which they are taught. Each step has its own pair; steps whose methods
-were not run are left out.
+channels, from the targets or from the order in which they are taught: the ladder of `STEPS`. What each part of
+FactorJEPA is worth, its ablations say: `PARTS`. Each step has its own pair; steps whose methods were not run are left
+out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ class Step:
     b: str
 
 
+_SHUFFLED = Step("targets of this clip instead of another's", "factorjepa", "shuffled_targets")
+_MISALIGNED = Step("targets of this moment instead of another", "factorjepa", "misaligned_targets")
+_GATE = Step("the visibility gate", "factorjepa", "no_visibility_path")
+_INTERACTIONS = Step("the interaction channel", "factorjepa", "no_interaction_path")
+_MOTION = Step("pairs that move agents", "pair_motion", "factorjepa")
+_VIEWS = Step("stages and factor views, without targets", "factorjepa_raw_views", "factorjepa_raw")
+_CURRICULUM = Step("stages and factor views, with targets", "factorjepa", "no_curriculum")
+_BOTH = Step("early injection as well", "factorjepa_both", "factorjepa")
+_RAW_BOTH = Step("early injection as well, RAW", "factorjepa_raw_both", "factorjepa_raw")
+
 STEPS = (
     Step("training predictor and top blocks", "mono_top", "frozen"),
     Step("other blocks instead of the top ones", "auto_rgn", "mono_top"),
@@ -31,22 +42,62 @@ STEPS = (
     Step("factorization, given states", "factorjepa_raw", "mono_states_late"),
     Step("states and factorization together", "factorjepa_raw", "mono_top"),
     Step("targets, given states and channels", "no_curriculum", "factorjepa_raw"),
-    Step("stages and factor views, without targets", "factorjepa_raw_views", "factorjepa_raw"),
-    Step("stages and factor views, with targets", "factorjepa", "no_curriculum"),
+    _VIEWS,
+    _CURRICULUM,
     Step("targets, given stages and views", "factorjepa", "factorjepa_raw_views"),
     Step("factorization, given states, targets and stages", "factorjepa", "mono_matched_late"),
-    Step("targets of this clip instead of another's", "factorjepa", "shuffled_targets"),
-    Step("targets of this moment instead of another", "factorjepa", "misaligned_targets"),
-    Step("the visibility gate", "factorjepa", "no_visibility_path"),
-    Step("the interaction channel", "factorjepa", "no_interaction_path"),
-    Step("pairs that move agents", "pair_motion", "factorjepa"),
+    _SHUFFLED,
+    _MISALIGNED,
+    _GATE,
+    _INTERACTIONS,
+    _MOTION,
     Step("early injection instead of late, dense head", "mono_states_early", "mono_states_late"),
     Step("early injection as well, dense head", "mono_states_both", "mono_states_late"),
-    Step("early injection as well, RAW", "factorjepa_raw_both", "factorjepa_raw"),
-    Step("early injection as well", "factorjepa_both", "factorjepa"),
+    _RAW_BOTH,
+    _BOTH,
     Step("factorization, states early and late, no targets", "factorjepa_raw_both", "mono_states_both"),
     Step("factorization, states early and late, and targets", "factorjepa_both", "mono_matched_both"),
 )
+
+_TERMS = ("factor", "visibility", "separation", "sparsity")
+
+PARTS = (
+    *(Step(f"the {term} loss", "factorjepa", f"no_{term}_loss") for term in (*_TERMS, "nonlinear")),
+    _GATE,
+    _INTERACTIONS,
+    Step("reliability weights", "factorjepa", "no_reliability"),
+    _CURRICULUM,
+    _SHUFFLED,
+    _MISALIGNED,
+    Step("half the ranks", "half_ranks", "factorjepa"),
+    Step("twice the ranks", "double_ranks", "factorjepa"),
+    *(
+        Step(f"{words} the weight of the {term} loss", f"{size}_{term}", "factorjepa")
+        for term in _TERMS
+        for size, words in (("half", "half"), ("double", "twice"))
+    ),
+    Step("a dense residual beside the channels", "residual_path", "factorjepa"),
+    Step("slots instead of tracklets", "slots", "factorjepa"),
+    Step("early injection instead of late", "factorjepa_early", "factorjepa"),
+    _BOTH,
+    _MOTION,
+    _VIEWS,
+    Step("early injection instead of late, RAW", "factorjepa_raw_early", "factorjepa_raw"),
+    _RAW_BOTH,
+)
+"""Every ablation of the registry. What was taken out: FactorJEPA over the rest. What was changed: it over the whole."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Steps that are shown together; `name` is that of their CSV."""
+
+    name: str
+    heading: str
+    steps: tuple[Step, ...]
+
+
+LADDERS = (Ladder("explained", "What explains a gain", STEPS), Ladder("parts", "What each part is worth", PARTS))
 
 COLUMNS = (
     ("future_l1", ""),
@@ -73,15 +124,22 @@ class Explained:
     decision: str = ""
 
 
-def explained(contrasts: Sequence[ContrastRow], backbone: str) -> list[Explained]:
-    """The steps that were measured, in the order of the ladder, each on every column."""
+def explained(contrasts: Sequence[ContrastRow], backbone: str, steps: Sequence[Step] = STEPS) -> list[Explained]:
+    """The steps that were measured, in their order, each on every column."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
     found = []
-    for step in STEPS:
+    for step in steps:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]
         if any(math.isfinite(row.effect) for row in rows):
             found += rows
     return found
+
+
+def worth_showing(rows: Sequence[Explained], ladder: Ladder) -> bool:
+    """Two steps or more, for one is in the table of contrasts already, and not only those of an earlier ladder."""
+    shown = {(step.a, step.b) for earlier in LADDERS[: LADDERS.index(ladder)] for step in earlier.steps}
+    found = {(row.a, row.b) for row in rows}
+    return len(found) > 1 and not found <= shown
 
 
 def _of(step: Step, backbone: str, diagnostic: str, variant: str, row: ContrastRow | None) -> Explained:

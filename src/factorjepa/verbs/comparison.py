@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..statistics import Comparison, ContrastRow, ScoreRow
-    from ..statistics.rows import StratumRow
+    from ..statistics.explaining import Explained
+    from ..statistics.rows import RankRow, StratumRow
 
 
 def compare(
@@ -71,6 +72,8 @@ def compare(
         _show(found, backbone, titles)
         for table in _strata(found, backbone, titles, {one.method: one.title for one in joined.runs}):
             console.print(table)
+    if found.ranks:
+        console.print(_ranks(found.ranks, titles))
     for line in [*found.verdict, *found.notes]:
         console.print(line, highlight=False, markup=False)
     console.print(f"{out}: all diagnostics and contrasts as CSV, and comparison.json", highlight=False, soft_wrap=True)
@@ -94,26 +97,33 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
             console.print(f"[bold]{escape(backbone)}: {heading}; positive favours the first[/]")
             for table in _contrasts(rows, {row.diagnostic: titles[row.diagnostic] for row in rows}, methods):
                 console.print(table)
-    if steps := _explained(found, backbone, titles):
+    for steps in _explained(found, backbone, titles):
         console.print(steps)
 
 
-def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Table | None:
-    """What explains a gain, where at least two steps were measured."""
+def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
+    """What explains a gain and what each part is worth, where enough steps were measured."""
+    from ..statistics.explaining import LADDERS, worth_showing
+
+    for ladder in LADDERS:
+        rows = [row for row in found.explained(ladder.steps) if row.backbone == backbone]
+        if worth_showing(rows, ladder):
+            asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
+            title = f"{backbone}: {asked} Steps that change one thing; positive is a gain; exploratory"
+            yield _steps(rows, title, titles)
+
+
+def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Table:
     from math import isnan
 
     from ..statistics.explaining import AREA, COLUMNS
 
-    rows = [row for row in found.explained() if row.backbone == backbone]
-    steps = list(dict.fromkeys(row.step for row in rows))
-    if len(steps) < 2:
-        return None
-    table = _table(f"{backbone}: what explains a gain? Steps that change one thing; positive is a gain; exploratory")
+    table = _table(title)
     table.add_column("what changes", max_width=30)
     for diagnostic, variant in COLUMNS:
         heading = AREA if variant else titles.get(diagnostic, diagnostic)
         table.add_column(heading, justify="right", min_width=15, no_wrap=True)
-    for step in steps:
+    for step in dict.fromkeys(row.step for row in rows):
         cells = []
         for row in (row for row in rows if row.step == step):
             decision = row.decision.partition(":")[0]
@@ -170,6 +180,26 @@ def _contrasts(rows: Sequence[ContrastRow], titles: Mapping[str, str], methods: 
                 f"{row.adjusted_p:.2g}" if row.adjustment else "", row.decision.partition(":")[0] + unstable,
             )  # fmt: skip
         yield table
+
+
+def _ranks(rows: Sequence[RankRow], titles: dict[str, str]) -> Table:
+    """Whether methods keep their order on another backbone; the ranges when one of them is left out below it."""
+    table = _table("Do methods keep their order on another backbone? Descriptive; ranges: one method left out")
+    table.add_column("", no_wrap=True)
+    for heading in ("backbones", "methods", "Spearman", "Kendall"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [_rank(row.spearman, row.spearman_without_method), _rank(row.kendall, row.kendall_without_method)]
+        table.add_row(titles[row.diagnostic], escape(f"{row.first}, {row.second}"), str(len(row.methods)), *cells)
+    return table
+
+
+def _rank(value: float, ends: Sequence[float]) -> str:
+    from math import isnan
+
+    if isnan(value):
+        return "no value"
+    return f"{value:+.2f}" + (f"\n[dim]{ends[0]:+.2f} {ends[1]:+.2f}[/]" if ends else "")
 
 
 def _strata(found: Comparison, backbone: str, titles: dict[str, str], methods: dict[str, str]) -> list[Table]:

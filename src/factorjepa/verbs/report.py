@@ -26,7 +26,10 @@ def curve(
 
 
 def report(
-    out: Annotated[Path, typer.Argument(help="The folder that `factorjepa evaluate` wrote: it holds scores.parquet.")],
+    out: Annotated[
+        list[Path],
+        typer.Argument(help="The folder that `factorjepa evaluate` wrote, with scores.parquet; several: see --out."),
+    ],
     runs: Annotated[
         list[Path] | None, typer.Option(help="Folders of runs for the training curves (default: those evaluated).")
     ] = None,
@@ -37,12 +40,20 @@ def report(
 
     It opens from the disk, asks nothing of a network, and has its tables as CSV beside it.
 
-    Example:  [bold]factorjepa report scores --runs runs/factorjepa --runs runs/auto_rgn --data out[/bold]
-    """
-    from ..report.making import make_report
+    Scores of several folders, for example of two backbones, make one page in --out, with their joined scores beside it.
 
+    Example:  [bold]factorjepa report scores --runs runs/factorjepa --runs runs/auto_rgn --data out[/bold]
+
+    Example:  [bold]factorjepa report study/scores small/scores --out both[/bold]
+    """
+    from ..report.making import join_scores, make_report
+
+    folder = out[0]
+    if len(out) > 1:
+        folder, evaluated = join_scores(out, to)
+        runs = runs or evaluated
     with counting("comparing", "diagnostic") as progress:
-        made = make_report(out, runs, data, to, progress=progress)
+        made = make_report(folder, runs, data, to, progress=progress)
     for line in made.verdict:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     for note in made.notes:

@@ -52,7 +52,10 @@ def wide_and_narrow(wide: Markup, narrow: Sequence[Markup]) -> list[Markup]:
 
 
 def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int]:
-    """The attribution contrasts, and FactorJEPA over every other method; how many had no room."""
+    """The attribution contrasts, and FactorJEPA over every other method; how many had no room.
+
+    Its ablations are forms of it: tables say what each part is worth.
+    """
     rows = material.contrasts(backbone)
     groups: list[Group] = []
     attribution = []
@@ -69,7 +72,8 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
         groups.append(Group("Attribution, prespecified (Holm)", attribution))
     others: dict[str, Line] = {}
     for row in rows:
-        if row.family == "exploratory" and row.a == OURS and row.b not in others:
+        over_another = row.a == OURS and material.family(row.b) != "ablation"
+        if row.family == "exploratory" and over_another and row.b not in others:
             its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
             others[row.b] = Line(f"over {material.title_of(row.b)}", its)
     shown = [others[method] for method in material.methods(backbone) if method in others]

@@ -72,8 +72,8 @@ def compare(
         _show(found, backbone, titles)
         for table in _strata(found, backbone, titles, {one.method: one.title for one in joined.runs}):
             console.print(table)
-    if found.ranks:
-        console.print(_ranks(found.ranks, titles))
+    if ranks := [row for row in found.ranks if joined.diagnostics[row.diagnostic].status == "primary"]:
+        console.print(_ranks(ranks, titles))
     for line in [*found.verdict, *found.notes]:
         console.print(line, highlight=False, markup=False)
     console.print(f"{out}: all diagnostics and contrasts as CSV, and comparison.json", highlight=False, soft_wrap=True)
@@ -90,7 +90,8 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
         console.print(_means(backbone, headline, titles))
     known = [r for r in found.contrasts if r.backbone == backbone and isfinite(r.effect) and r.status == "primary"]
     confirmatory = [row for row in known if row.family == "primary"]
-    ours = [row for row in known if row.family == "exploratory" and row.a == OURS]
+    parts = {row.method for row in found.scores if row.family == "ablation"}  # they have a table below
+    ours = [row for row in known if row.family == "exploratory" and row.a == OURS and row.b not in parts]
     methods = {row.method: row.title for row in found.scores}
     for heading, rows in (("prespecified contrasts, Holm", confirmatory), ("exploratory, Benjamini-Hochberg", ours)):
         if rows:
@@ -183,7 +184,7 @@ def _contrasts(rows: Sequence[ContrastRow], titles: Mapping[str, str], methods: 
 
 
 def _ranks(rows: Sequence[RankRow], titles: dict[str, str]) -> Table:
-    """Whether methods keep their order on another backbone; the ranges when one of them is left out below it."""
+    """Whether methods keep their order on another backbone; below it, between what and what as one is left out."""
     table = _table("Do methods keep their order on another backbone? Descriptive; ranges: one method left out")
     table.add_column("", no_wrap=True)
     for heading in ("backbones", "methods", "Spearman", "Kendall"):

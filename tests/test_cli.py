@@ -330,6 +330,9 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
         ("training.losses={factor: .nan}", "losses.factor"),
         ("tuning={lr: [0.1]}", "two or more different values"),
         ("tuning={rate: [0.1, 0.2]}", "rate"),
+        ("preset=small", "make them on a GPU with `factorjepa pretrain runs/small arch=small`"),
+        ("training.weights=nothing.safetensors", "nothing.safetensors"),
+        ("data=nowhere", "nowhere"),
     ],
 )
 def test_a_study_refuses_before_it_begins(command: Command, tmp_path: Path, word: str, complaint: str) -> None:

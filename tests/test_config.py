@@ -174,10 +174,10 @@ class TestPresets:
             assert resolve(WorldSettings, name).regime == name
 
     def test_of_training_resolve(self) -> None:
-        assert preset_names(TrainSettings) == ["nano", "vitG_2b", "vitg_1b"]
+        assert preset_names(TrainSettings) == ["nano", "small", "vitG_2b", "vitg_1b"]
         for name in preset_names(TrainSettings):
             settings = resolve(TrainSettings, name, data="-")
-            assert settings.arch == "nano" or settings.batch * settings.accumulate == 128
+            assert settings.arch in ("nano", "small") or settings.batch * settings.accumulate == 128
 
     def test_every_line_has_a_comment_or_is_one(self) -> None:
         for name in (*preset_names(WorldSettings), *preset_names(TrainSettings)):

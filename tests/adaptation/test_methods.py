@@ -107,6 +107,16 @@ def test_matched_methods_lie_within_the_budget(arch: str) -> None:
         assert abs(row.deviation) <= TOLERANCE, f"{row.method.name}: {row.deviation:+.1%}, {row.advice}"
 
 
+@pytest.mark.parametrize("arch", PRESET_OF)
+def test_matched_methods_lie_within_the_budget_of_their_preset(arch: str) -> None:
+    settings = resolve(TrainSettings, PRESET_OF[arch], data="-")
+    matched = [settings.of_method(name).resolved_method() for name, method in METHODS.items() if method.matched]
+    outside = [
+        row.method.name for row in budgets(arch, settings.scope, matched, settings.budget(arch)) if not row.within
+    ]
+    assert not outside
+
+
 def test_a_method_outside_the_budget_names_the_rank_to_change() -> None:
     arch, scope = "vjepa2_1_vit_giant_384", Scope(blocks=1, rank=64)
     (row,) = budgets(arch, scope, [METHODS["lora"]], count_trainable(arch, METHODS["factorjepa"], scope))
@@ -172,7 +182,7 @@ def test_a_preset_tunes_terms_and_adds_none() -> None:
         resolve(TrainSettings, "nano", ["predictor.injektion=early"], data="-").resolved_method()
 
 
-@pytest.mark.parametrize("preset", ["nano", "vitg_1b", "vitG_2b"])
+@pytest.mark.parametrize("preset", PRESET_OF.values())
 def test_under_every_preset_all_methods_are_different_runs(preset: str) -> None:
     seen: dict[str, str] = {}
     for name in METHODS:

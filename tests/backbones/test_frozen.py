@@ -36,6 +36,11 @@ def video_encoders() -> list[FrozenEncoder]:
     return [FrozenEncoder("v1", build_encoder(VIDEO), "random"), FrozenEncoder("v2", build(TINY).encoder, "random")]
 
 
+def test_weights_that_nobody_ships_or_releases_name_the_command_that_makes_them() -> None:
+    with pytest.raises(BackboneError, match=r"small=FILE.*factorjepa pretrain runs/small arch=small"):
+        open_encoder("small")
+
+
 @pytest.mark.parametrize("kind", SPECS)
 def test_an_image_encoder_sees_every_frame_by_itself(kind: str) -> None:
     encoder = FrozenEncoder(kind, build_encoder(SPECS[kind]), "random")

@@ -46,6 +46,17 @@ def test_nano_is_small_and_has_the_structure_of_the_large_ones() -> None:
     assert set(nano.spec.pixels) <= set(range(64, 129))
 
 
+def test_small_is_nano_four_times_over() -> None:
+    nano, small = build("nano", device="meta"), build("small", device="meta")
+    for part in ("encoder", "predictor"):
+        ours, theirs = (sum(p.numel() for p in getattr(one, part).parameters()) for one in (small, nano))
+        assert 3.6 < ours / theirs < 4.4, part
+    same = ("patch", "tubelet", "grid", "frames", "mask_tokens", "mask_token", "levels", "rope_reference")
+    assert [getattr(small.spec, name) for name in same] == [getattr(nano.spec, name) for name in same]
+    assert small.spec.dim > nano.spec.dim
+    assert small.spec.depth > nano.spec.depth
+
+
 def test_every_registered_name_builds() -> None:
     assert {"nano", "vjepa2_vit_large", "vjepa2_vit_huge", "vjepa2_vit_giant", *RELEASED} <= set(names())
     for name in names():

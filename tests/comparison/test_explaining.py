@@ -12,12 +12,53 @@ from factorjepa.cli import main
 from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.statistics.contrasts import PRESPECIFIED, extended
-from factorjepa.statistics.explaining import COLUMNS, STEPS, explained
+from factorjepa.statistics.explaining import COLUMNS, PARTS, STEPS, explained
 
 from .tables import FUTURE, SLOPE, rows_of, scores_of
 
 QUICK = CompareSettings(replicates=400, mixed="none")
 LADDER = {"frozen": 0.9, "mono_top": 0.5, "mono_states_late": 0.5, "factorjepa_raw": 0.3}
+
+
+ABLATED = {"factorjepa": 0.0, "no_factor_loss": 0.2, "double_ranks": -0.1, "shuffled_targets": 0.3}
+
+
+def test_every_ablation_of_the_registry_is_a_part_with_the_method_that_it_changes() -> None:
+    ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
+    assert [{step.a, step.b} - {"factorjepa", "factorjepa_raw"} for step in PARTS] == [
+        {step.a if step.a in ablations else step.b} for step in PARTS
+    ]
+    assert {name for step in PARTS for name in (step.a, step.b)} == ablations | {"factorjepa", "factorjepa_raw"}
+    assert len({step.title for step in PARTS}) == len(PARTS)
+
+
+def test_a_part_that_was_taken_out_is_worth_what_its_ablation_lost_and_a_change_what_it_gained() -> None:
+    found = compare(scores_of(rows_of(ABLATED, seeds=(17, 29, 43))), QUICK).explained(PARTS)
+    effects = {row.step: row.effect for row in found if row.diagnostic == FUTURE.name}
+    assert effects == pytest.approx(
+        {"the factor loss": 0.2, "targets of this clip instead of another's": 0.3, "twice the ranks": 0.1}, abs=0.02
+    )
+
+
+def test_page_tables_and_terminal_show_what_parts_are_worth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores_of(rows_of(ABLATED)).write(tmp_path / "scores.parquet")
+    monkeypatch.setattr(sys, "argv", ["factorjepa", "compare", str(tmp_path), "--replicates", "400", "--no-mixed"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "what each part is worth?" in capsys.readouterr().out
+    made = make_report(tmp_path)
+    assert "What each part is worth" in made.page.read_text(encoding="utf-8")
+    assert "twice the ranks" in (made.page.parent / "tables" / "parts.csv").read_text(encoding="utf-8")
+
+
+def test_parts_that_the_ladder_shows_have_no_second_table(tmp_path: Path) -> None:
+    shifts = {"factorjepa": 0.0, "shuffled_targets": 0.3, "no_visibility_path": 0.1}
+    scores_of(rows_of(shifts)).write(tmp_path / "scores.parquet")
+    page = make_report(tmp_path, settings=QUICK).page.read_text(encoding="utf-8")
+    assert "What explains a gain" in page
+    assert "What each part is worth" not in page
 
 
 def test_every_step_is_between_two_methods_of_the_registry_and_stands_once() -> None:

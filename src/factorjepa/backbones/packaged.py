@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .releases import RELEASES
+from .releases import RELEASES, release_of
+from .spec import names
 
 _FOLDER = Path(__file__).parents[1] / "weights"
 
@@ -17,7 +18,7 @@ def packaged_weights(arch: str) -> Path | None:
 
 def how_to_get(arch: str) -> str:
     """The command that makes or fetches the weights of an architecture that is not shipped, and the file it writes."""
-    if arch in RELEASES:
-        return f"fetch them with `factorjepa weights fetch {arch}`"
-    run = f"runs/{arch}"
+    if arch in RELEASES or arch not in names():
+        return f"fetch them with `factorjepa weights fetch {release_of(arch).arch}`"
+    run = f"runs/{arch}"  # one of our own
     return f"make them on a GPU with `factorjepa pretrain {run} arch={arch}`, which writes {run}/weights.safetensors"

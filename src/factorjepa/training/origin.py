@@ -25,6 +25,8 @@ def check_weights(arch: str, weights: str | None) -> None:
 
 def _named(arch: str, weights: str | None) -> tuple[Path, str | BackboneSpec]:
     path = Path(weights) if weights else packaged_weights(arch)
+    if path is None and arch == "file":
+        raise TrainingError("arch is `file`, and no file is named: weights=FILE")
     if path is None:
         raise TrainingError(
             f"no weights come with the package for {arch!r}: {how_to_get(arch)}. Then name the file: weights=FILE "

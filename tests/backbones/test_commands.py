@@ -94,6 +94,12 @@ def test_nano_works_out_of_the_box_with_the_weights_of_the_package(street: Path,
         invoke("features", street, "--out", out)
 
 
+def test_features_of_an_architecture_without_weights_name_the_command_that_makes_them(tmp_path: Path) -> None:
+    (tmp_path / "street.mp4").touch()
+    with pytest.raises(BackboneError, match=r"--weights FILE, or make .*factorjepa pretrain runs/small arch=small"):
+        invoke("features", tmp_path / "street.mp4", "--arch", "small", "--out", tmp_path / "out.npz")
+
+
 def test_our_own_weights_name_their_architecture(tmp_path: Path) -> None:
     save(build(TINY), tmp_path / "tiny.safetensors")
     frames = np.random.default_rng(0).integers(0, 255, (16, 48, 64, 3), dtype=np.uint8)

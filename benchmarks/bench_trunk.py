@@ -34,7 +34,7 @@ from factorjepa.training.masking import training_masks
 from factorjepa.training.trunk import DTYPES, Trunk, lowest_trained
 from results import machine, publish
 
-SIZES = {"nano": 64}  # as its preset has it; the others run at their own size
+SIZES = {"nano": 64, "small": 64}  # as their presets have it; the others run at their own size
 
 
 class Bench:
@@ -114,7 +114,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--dtype", default="fp16", choices=tuple(DTYPES))
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--blocks", type=int, default=1, help="K, the blocks that train")
-    parser.add_argument("--size", type=int, help="pixels (default: 64 for nano, else the architecture's own)")
+    parser.add_argument("--size", type=int, help="pixels (default: 64 for nano and small, else the architecture's own)")
     parser.add_argument("--clips", type=int, default=32)
     parser.add_argument("--updates", type=int, default=16, help="timed, each way")
     parser.add_argument("--recompute", action="store_true", help="activation checkpointing, as in the large presets")

@@ -18,8 +18,19 @@ _SAID = (
 )
 
 
-def explained_table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
-    """Nothing where too few steps were measured."""
+_MORE = {
+    "parts": " An ablation lacks one part of FactorJEPA, or is given other targets, and the part is worth what is lost "
+    "without it; where a setting is changed, what the change would gain is shown.",
+}
+
+
+def explained_section(material: Material, ladder: Ladder) -> Markup | None:
+    """A table for every backbone; nothing where too few steps were measured on all of them."""
+    made = [one for backbone in material.backbones if (one := _table(material, backbone, ladder))]
+    return joined(tag("p", _SAID, _MORE.get(ladder.name)), made) if made else None
+
+
+def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
     found = explained(material.comparison.contrasts, backbone, ladder.steps)
     if not worth_showing(found, ladder):
         return None
@@ -33,7 +44,7 @@ def explained_table(material: Material, backbone: str, ladder: Ladder) -> Markup
     headings: list[str | Cell] = ["what changes"]
     headings += [AREA if variant else material.name(diagnostic) for diagnostic, variant in COLUMNS]
     caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
-    return joined(tag("p", _SAID), table(headings, rows, caption, range(1, len(headings)), ladder.name))
+    return table(headings, rows, caption, range(1, len(headings)), ladder.name)
 
 
 def _cell(row: Explained) -> Cell:

@@ -15,7 +15,7 @@ from . import decoded, figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
-from .explaining import explained_table
+from .explaining import explained_section
 from .markup import Markup, coded, joined, tag
 from .material import Material, arranged
 from .strata import strata_tables
@@ -124,12 +124,8 @@ def _sections(material: Material) -> list[tuple[str, str, Markup]]:
 
 def _ladders(material: Material) -> list[tuple[str, str, Markup]]:
     """A section for each ladder of steps that was climbed on any backbone."""
-    found = []
-    for ladder in LADDERS:
-        made = [explained_table(material, backbone, ladder) for backbone in material.backbones]
-        if any(made):
-            found.append((ladder.name, ladder.heading, joined(made, _download(ladder.name))))
-    return found
+    made = ((ladder, explained_section(material, ladder)) for ladder in LADDERS)
+    return [(one.name, one.heading, joined(section, _download(one.name))) for one, section in made if section]
 
 
 def _captioned(drawn: object, *caption: object, heading: str = "") -> Markup:

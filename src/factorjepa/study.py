@@ -81,7 +81,9 @@ class StudySettings(Settings):
     @field_validator("tuning")
     @classmethod
     def _several(cls, tuning: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-        few = sorted(name for name, values in tuning.items() if len(set(values)) < 2 or len(set(values)) < len(values))
+        few = sorted(
+            name for name, values in tuning.items() if len(values) < 2 or len(values) > len(set(map(str, values)))
+        )
         if few:
             raise ValueError(f"{', '.join(few)}: two or more different values are needed to choose from")
         return tuning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from factorjepa.report.material import Material
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison, compare
 from factorjepa.training.run import RunDirectory
+from factorjepa.training.tuning import Tried
 
 from . import synthetic
 from .conftest import Make
@@ -105,7 +107,7 @@ class TestTooFewCities:
 class TestTraining:
     """Cautions are about the updates made and the settings used, not about the checkpoint that was chosen."""
 
-    def of(self, **changes: dict[str, Any]) -> str:
+    def of(self, tried: Sequence[Tried] = (), **changes: dict[str, Any]) -> str:
         """Cautions where the named methods' runs differ as told; every run made 2,000 updates and chose the 8th."""
         names = ("frozen", "wise_0.5", "auto_rgn", "factorjepa")
         scores = synthetic.scores(**SMALL, methods=names, structure=False, step=8)
@@ -113,7 +115,8 @@ class TestTraining:
             dataclasses.replace(run, **{"updates": 2000, "config": "lr: 0.1", **changes.get(run.method, {})})
             for run in scores.runs
         ]
-        return " ".join(cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []))))
+        nothing = Comparison({}, {}, [], [], [], [], [], [])
+        return " ".join(cautions(Material("x", scores, nothing, tried=tried)))
 
     def test_an_early_best_checkpoint_is_no_short_training(self) -> None:
         assert "Trained for" not in self.of()
@@ -131,6 +134,17 @@ class TestTraining:
 
     def test_equal_training_is_not_called_unequal(self) -> None:
         assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
+
+    def test_settings_that_validation_chose_are_tuned_and_others_are_unequal(self) -> None:
+        tried = [Tried(method, {"lr": "0.2"}, 0.4, True) for method in ("auto_rgn", "factorjepa")]
+        tried[0] = Tried("auto_rgn", {"lr": "0.1"}, 0.4, True)
+        assert "Tuned" not in self.of(factorjepa={"config": "lr: 0.2"})
+        said = self.of(tried, factorjepa={"config": "lr: 0.2"})
+        assert "validation clips chose lr" in said
+        assert "Unequal" not in said
+        other = self.of(tried, factorjepa={"config": "lr: 0.3"})  # not what was chosen
+        assert "Unequal training: differences between methods may come from it. lr" in other
+        assert "Tuned" not in other
 
     def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
         alone = {"config": "{batch: 8, accumulate: 2, lr: 0.1}", "processes": (1,)}

@@ -13,7 +13,7 @@ from factorjepa.errors import TrainingError
 from factorjepa.study import StudySettings
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.several import Job
-from factorjepa.training.tuning import JUDGED_BY, Candidate, adopt, choose
+from factorjepa.training.tuning import CHOSEN, JUDGED_BY, Candidate, Tried, adopt, choose, read_tried, write_tried
 
 
 def tried(folder: Path, errors: dict[float, list[float]]) -> list[Candidate]:
@@ -49,6 +49,18 @@ def test_equally_good_values_are_counted_and_are_no_end_of_what_was_tried(tmp_pa
 def test_nothing_is_chosen_where_nothing_was_measured(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no value that was tried"):
         choose(tried(tmp_path, {1e-4: [], 1e-3: [math.nan]}))
+
+
+def test_what_was_tried_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_tried(tmp_path) == []
+    candidates = tried(tmp_path, {1e-4: [0.4], 1e-3: [0.5]})
+    candidates[1] = Candidate({"lr": {"a": 1, "b": 2}}, candidates[1].job)  # commas in a value
+    write_tried(tmp_path, {"full": choose(candidates)})
+    other = Tried("full", {"lr": "{'a': 1, 'b': 2}"}, 0.5, False)
+    assert read_tried(tmp_path) == [Tried("full", {"lr": "0.0001"}, 0.4, True), other]
+    (tmp_path / CHOSEN).write_text("a,b\n1,2\n")
+    with pytest.raises(TrainingError, match=CHOSEN):
+        read_tried(tmp_path)
 
 
 def test_the_chosen_run_is_adopted_once_and_a_finished_one_is_left_alone(tmp_path: Path) -> None:

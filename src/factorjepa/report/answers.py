@@ -167,7 +167,7 @@ def _how_much(material: Material, backbone: str, total: Sequence[ContrastRow]) -
         return _how_much_otherwise(question, material, backbone, total)
     first = known[0]
     words = f"{material.name(first.diagnostic)}: {change(material, first)} against {material.title_of(first.b)}"
-    return Answer(question, f"{words}{_doubt(first)}.", [_amount(material, row) for row in known])
+    return Answer(question, f"{words}{_judged(first)}.", [_amount(material, row) for row in known])
 
 
 def _how_much_otherwise(question: str, material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
@@ -180,14 +180,14 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
         first = rows[0]
         short += (
             f" Against {material.title_of(first.b)} (exploratory), {material.name(first.diagnostic)}: "
-            f"{change(material, first)}{_doubt(first)}."
+            f"{change(material, first)}{_judged(first)}."
         )
     return Answer(question, short, [f"Against {material.title_of(row.b)}, {_amount(material, row)}" for row in rows])
 
 
 def _amount(material: Material, row: ContrastRow) -> str:
     units = f", {number(row.units, 1, sign=True)} interval units" if math.isfinite(row.units) else ""
-    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{_doubt(row)}."
+    return f"{material.name(row.diagnostic)}: {change(material, row)}{units}{_judged(row)}."
 
 
 def change(material: Material, row: ContrastRow) -> str:
@@ -204,9 +204,8 @@ def change(material: Material, row: ContrastRow) -> str:
     return estimate(sign * row.effect, ends[0], ends[1], sign=True)
 
 
-def _doubt(row: ContrastRow) -> str:
-    said = stated(row) if decided(row) else row.decision
-    return "" if said in (BETTER, WORSE) else f" ({said})"
+def _judged(row: ContrastRow) -> str:
+    return f" ({stated(row) if decided(row) else row.decision})"
 
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

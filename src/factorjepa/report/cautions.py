@@ -78,15 +78,33 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
                 if key in used:
                     value = "not set" if used[key] is None else str(used[key])
                     by_setting[key].setdefault(value, []).append(run.title)
+    tuned = _tuned(material, backbone)
     differences = [
         f"{key}: " + ", ".join(f"{value} ({_few(list(dict.fromkeys(titles)))})" for value, titles in values.items())
         for key, values in by_setting.items()
-        if len(values) > 1
+        if len(values) > 1 and key not in tuned
     ]
-    if not differences:
-        return []
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
-    return [f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}."]
+    said = (
+        [f"Tuned{where}: validation clips chose {listed(tuned)} for each method, from the same values."]
+        if tuned
+        else []
+    )
+    if differences:
+        said.append(f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}.")
+    return said
+
+
+def _tuned(material: Material, backbone: str) -> list[str]:
+    """Settings in which every run that trained has what validation chose for its method."""
+    chosen = {one.method: one.values for one in material.tried if one.chosen}
+    runs = [run for run in material.scores.runs if run.backbone == backbone and _trains(run)]
+    names = dict.fromkeys(name for values in chosen.values() for name in values)
+    return [
+        name
+        for name in names
+        if all(str(settings_of(run).get(name)) == chosen.get(run.method, {}).get(name) for run in runs)
+    ]
 
 
 def _clips_per_update(settings: Mapping[str, object], processes: Sequence[int]) -> str:

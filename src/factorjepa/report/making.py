@@ -23,7 +23,7 @@ from ..adaptation import METHODS
 from ..corpus.composition import Composition, compose
 from ..corpus.manifest import Manifest
 from ..decoded import FOLDER
-from ..errors import FactorJEPAError, ReportError, ScoresError
+from ..errors import FactorJEPAError, ReportError, ScoresError, TrainingError
 from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
@@ -31,6 +31,7 @@ from ..statistics.comparison import FILE
 from ..statistics.strata import strata_in, stratified, unmeasured
 from ..statistics.verdict import RULE
 from ..storage import write_text
+from ..training.tuning import TUNING, Tried, read_tried
 from .curves import Run
 from .decoded import SCORES, read_futures, refuse_other_clips
 from .material import Decoded, Material, Statement
@@ -69,7 +70,9 @@ def make_report(
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
     corpus = data or corpus_of(scores)
     comparison, compared, notes = _comparison(out, scores, corpus, settings, progress)
-    read, unreadable = _runs(_run_folders(out, runs))
+    folders = _run_folders(out, runs)
+    read, unreadable = _runs(folders)
+    tried, undone = _tried(folders)
     examples, broken = read_examples(out)
     decoded, undecoded = read_futures(Path(out))
     if decoded.scores and decoded.comparison and not _fits(decoded.comparison, decoded.scores):
@@ -78,9 +81,9 @@ def make_report(
     decoded, elsewhere = refuse_other_clips(decoded, scores)
     if decoded.scores and decoded.comparison:
         _add_strata(decoded.comparison, decoded.scores, corpus, Path(out) / FOLDER / COMPARISON)
-    notes += [*scores.lacks(), *unreadable, *broken, *undecoded, *elsewhere]
+    notes += [*scores.lacks(), *unreadable, *undone, *broken, *undecoded, *elsewhere]
     material = Material(
-        title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, examples=examples,
+        title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, tried=tried, examples=examples,
         decoded=decoded, data=_statement(corpus, required=data is not None),
         steps=steps_of(scores, comparison, corpus), notes=notes,
     )  # fmt: skip
@@ -178,6 +181,18 @@ def _run_folders(out: Path, named: Sequence[Path] | None) -> list[Path]:
     return [folder for folder in told if folder.is_dir()] or sorted(
         config.parent for config in (Path(out) / "runs").glob("*/config.yaml")
     )
+
+
+def _tried(folders: Sequence[Path]) -> tuple[list[Tried], list[str]]:
+    """What a study let its methods try, beside the folder of its runs."""
+    found: list[Tried] = []
+    problems = []
+    for study in dict.fromkeys(folder.resolve().parent.parent for folder in folders):
+        try:
+            found += read_tried(study / TUNING)
+        except (TrainingError, OSError, ValueError) as error:
+            problems.append(f"what was tuned: {error}")
+    return found, problems
 
 
 def _runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:

@@ -18,6 +18,7 @@ from ..scores import CHANCE, DiagnosticInfo, RunInfo, Scores
 from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
 from ..statistics.verdict import UNTESTABLE
+from ..training.tuning import Tried
 from ..words import listed
 from .curves import Run
 from .provenance import Step
@@ -61,6 +62,7 @@ class Material:
     scores: Scores
     comparison: Comparison
     runs: Sequence[Run] = ()
+    tried: Sequence[Tried] = ()  # values of settings that validation clips chose from
     examples: Sequence[Example] = ()
     decoded: Decoded = field(default_factory=Decoded)
     data: Statement = field(default_factory=Statement)

@@ -268,7 +268,7 @@ def _training(material: Material) -> Markup:
     by_method = {run.method.name: run for run in material.runs}
     drawn = figures.training(list(arranged(by_method, material.order).values()))
     said = "One run per method. Validation clips chose the checkpoint; they take no part in the scores."
-    return _captioned(drawn, tag("b", "Training curves with stages. "), said)
+    return joined(_captioned(drawn, tag("b", "Training curves with stages. "), said), tables.tried_table(material))
 
 
 def _structure(material: Material, backbone: str) -> Markup:

@@ -61,6 +61,22 @@ def _cell(one: str | Cell, right: bool, first: bool) -> Markup:
     return tag("th", cell.shown, scope="row", **attributes) if first else tag("td", cell.shown, **attributes)
 
 
+def tried_table(material: Material) -> Markup | None:
+    """What every method tried, as validation clips judged it; nothing where nothing was tuned."""
+    if not material.tried:
+        return None
+    names = list(dict.fromkeys(name for one in material.tried for name in one.values))
+    order = {method: place for place, method in enumerate(material.order)}
+    rows: list[list[str | Cell]] = []
+    for one in sorted(material.tried, key=lambda one: order.get(one.method, len(order))):
+        values = [one.values.get(name, "") for name in names]
+        error = Cell(number(one.error, 4), one.error)
+        rows.append([material.title_of(one.method), *values, error, "chosen" if one.chosen else ""])
+    columns = ["method", *names, "Future-frame L1", ""]
+    caption = "What every method tried with one seed, judged on validation clips"
+    return table(columns, rows, caption, range(1, len(columns) - 1))
+
+
 def scorecard_table(material: Material, backbone: str) -> Markup:
     """Methods by diagnostics: mean above, interval below."""
     diagnostics = [info for info in material.diagnostics.values() if info.status != "structure"]

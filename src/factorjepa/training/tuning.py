@@ -6,6 +6,8 @@ and test clips take no part: a run is judged by its lowest Future-frame L1 on va
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrainingError
-from ..storage import PARTIAL
+from ..storage import PARTIAL, write_text
 from .run import RunDirectory
 from .several import Job
 
 JUDGED_BY = "val/future_l1"
+TUNING, CHOSEN = "tuning", "chosen.csv"  # folder of the candidates beside that of the runs; what was tried
+_METHOD, _ERROR, _CHOSEN = "method", "validation Future-frame L1", "chosen"
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What validation chose for a method. `edge`: names of settings whose first or last value it is."""
+    """What validation chose for a method. `edge`: names of settings of which it is the smallest or the largest value."""
 
     candidate: Candidate
-    errors: tuple[float, ...]  # of all candidates, in their order
+    tried: tuple[Candidate, ...]
+    errors: tuple[float, ...]  # of all that were tried, in their order
     edge: tuple[str, ...]
 
     @property
@@ -59,10 +64,49 @@ def choose(tried: Sequence[Candidate]) -> Choice:
     best = tried[errors.index(min(errors))]
     edge = []
     for name, value in best.values.items() if errors.count(min(errors)) == 1 else ():
-        values = list(dict.fromkeys(candidate.values[name] for candidate in tried))
-        if len(values) > 1 and value in (values[0], values[-1]):
+        values = [candidate.values[name] for candidate in tried]
+        ordered = all(isinstance(one, int | float) for one in values)
+        if ordered and len(set(values)) > 1 and value in (min(values), max(values)):
             edge.append(name)
-    return Choice(best, errors, tuple(edge))
+    return Choice(best, tuple(tried), errors, tuple(edge))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A line of what was tried; values as they are written."""
+
+    method: str
+    values: Mapping[str, str]
+    error: float
+    chosen: bool
+
+
+def write_tried(folder: Path, choices: Mapping[str, Choice]) -> None:
+    text = io.StringIO()
+    names = list(next(iter(choices.values())).candidate.values) if choices else []
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow((_METHOD, *names, _ERROR, _CHOSEN))
+    for method, choice in choices.items():
+        for candidate, error in zip(choice.tried, choice.errors, strict=True):
+            chosen = "yes" if candidate is choice.candidate else ""
+            table.writerow((method, *candidate.values.values(), f"{error:.6f}", chosen))
+    write_text(folder / CHOSEN, text.getvalue())
+
+
+def read_tried(folder: Path) -> list[Tried]:
+    """What `write_tried` wrote; nothing where nothing was tuned."""
+    path = folder / CHOSEN
+    if not path.is_file():
+        return []
+    found = []
+    with path.open(encoding="utf-8", newline="") as opened:
+        for row in csv.DictReader(opened):
+            try:
+                method, error, chosen = row.pop(_METHOD), float(row.pop(_ERROR)), row.pop(_CHOSEN)
+            except (KeyError, ValueError, TypeError):
+                raise TrainingError(f"{path}: is not a table of what was tried; run the study again") from None
+            found.append(Tried(method, row, error, chosen == "yes"))
+    return found
 
 
 def adopt(finished: Path, out: Path) -> None:

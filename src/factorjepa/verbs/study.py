@@ -174,24 +174,19 @@ def _decode(
 
 def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, side_by_side: int) -> StudySettings:
     """Train the candidates of every method and keep what validation chooses; the chosen run is one of the study's."""
-    from ..storage import write_text
-    from ..training.tuning import adopt, choose
+    from ..training.tuning import TUNING, adopt, choose, write_tried
 
-    tried = settings.candidates(data, out / "tuning", windows)
+    tried = settings.candidates(data, out / TUNING, windows)
     _train(settings, data, [one.job for several in tried.values() for one in several], windows, side_by_side)
     choices = {name: choose(several) for name, several in tried.items()}
     chosen = settings.with_chosen({name: choice.candidate.values for name, choice in choices.items()})
-    lines = [",".join(("method", *settings.tuning, "validation Future-frame L1", "chosen"))]
     for name, choice in choices.items():
-        for candidate, error in zip(tried[name], choice.errors, strict=True):
-            row = (name, *candidate.values.values(), f"{error:.6f}", "yes" if candidate is choice.candidate else "")
-            lines.append(",".join(map(str, row)))
         values = ", ".join(f"{key}={value}" for key, value in choice.candidate.values.items())
         note = f"; {', '.join(choice.edge)} at the end of what was tried: try more" if choice.edge else ""
         if choice.tied > 1:
             note = f", the first of {choice.tied} that are equally good: none improves on its start, try smaller ones"
         console.print(f"{name}: {values}{note}", highlight=False)
-    write_text(out / "tuning" / "chosen.csv", "\n".join(lines) + "\n")
+    write_tried(out / TUNING, choices)
     for job in chosen.jobs(data, out / "runs", windows):
         if job.settings.seed == settings.seeds[0] and job.settings.method in choices:
             adopt(choices[job.settings.method].candidate.job.out, job.out)

@@ -120,28 +120,43 @@ def _chance_cell(info: DiagnosticInfo, value: float) -> Cell:
 
 
 def contrast_table(material: Material, backbone: str) -> Markup:
-    """Contrasts on primary diagnostics, prespecified ones first; those on others folded away, while there is room."""
+    """Prespecified contrasts on primary diagnostics; exploratory ones and other diagnostics folded away below."""
     here = [row for row in material.comparison.contrasts if row.backbone == backbone]
     everything = [row for row in here if not unmeasured(row)]
     everything.sort(key=lambda row: (row.family != "primary", row.status != "primary", row.a != OURS))  # stable
     shown = everything[:MOST_ROWS]
-    first = [_contrast_cells(material, row) for row in shown if row.status == "primary"]
-    others = [_contrast_cells(material, row) for row in shown if row.status != "primary"]
+    left = len(everything) - len(shown)
+    more = f"; {left} more in tables/contrasts.csv" if left else ""
+    kinds = {
+        "prespecified contrast": [row for row in shown if row.family == row.status == "primary"],
+        "exploratory contrast": [row for row in shown if row.status == "primary" != row.family],
+        "contrast on the other diagnostics": [row for row in shown if row.status != "primary"],
+    }
+    first, *rest = [(kind, rows) for kind, rows in kinds.items() if rows] or [("contrast", [])]
+    drawn = []
+    if first[1]:
+        drawn.append(_contrasts(material, first[1], f"{backbone}: paired contrasts; positive favours the first{more}"))
+    for kind, rows in rest:
+        what, _, where = kind.partition(" on ")
+        said = f"{backbone}: {counted(len(rows), what)}{f' on {where}' if where else ''}"
+        drawn.append(tag("details", tag("summary", said), _contrasts(material, rows, said)))
+    return joined(drawn, _without(material, backbone, [row for row in here if unmeasured(row)]))
+
+
+def _contrasts(material: Material, rows: Sequence[ContrastRow], caption: str) -> Markup:
+    """What is noted about every row alike is said once, in the caption."""
+    notes = {row.note for row in rows}
     headings: list[str | Cell] = [
         "a over b", "diagnostic", "decision", Cell("effect", hint="with its 95 % interval"), "units", "a / b", "p",
         "adjusted p", Cell("deciding p", hint="adjusted; few cities and training seeds are allowed for"),
-        "note",
     ]  # fmt: skip
-    left = len(everything) - len(shown)
-    more = f"; {left} more in tables/contrasts.csv" if left else ""
-    caption = f"{backbone}: paired contrasts; positive favours the first{more}"
-    numbers = range(3, 9)
-    drawn = table(headings, first or others, caption, numbers, "contrasts") if first or others else None
-    folded = None
-    if first and others:
-        said = f"{backbone}: {counted(len(others), 'contrast')} on the other diagnostics"
-        folded = tag("details", tag("summary", said), table(headings, others, said, numbers, "contrasts"))
-    return joined(drawn, folded, _without(material, backbone, [row for row in here if unmeasured(row)]))
+    cells = [_contrast_cells(material, row) for row in rows]
+    numbers = range(3, len(headings))
+    if len(notes) == 1:
+        alike = f". {notes.pop()}" if notes != {""} else ""
+        return table(headings, cells, f"{caption}{alike}", numbers, "contrasts")
+    noted = [[*its, Cell(row.note, class_="note")] for its, row in zip(cells, rows, strict=True)]
+    return table([*headings, "note"], noted, caption, numbers, "contrasts")
 
 
 def ranks_table(material: Material) -> Markup | None:
@@ -206,7 +221,6 @@ def _contrast_cells(material: Material, row: ContrastRow) -> list[str | Cell]:
         Cell(p_value(row.p), row.p) if tested else Cell("", math.nan),
         Cell(adjusted, row.adjusted_p if tested else math.nan),
         _deciding_cell(row) if tested else Cell("", math.nan),
-        Cell(row.note, class_="note"),
     ]
 
 

@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What validation chose for a method. `edge`: names of settings of which it is the smallest or the largest value."""
+    """What validation chose for a method. `edge`: settings of which it is the smallest or largest value."""
 
     candidate: Candidate
     tried: tuple[Candidate, ...]

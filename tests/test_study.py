@@ -35,9 +35,11 @@ def test_every_window_that_training_or_measuring_shows_is_looked_at() -> None:
 def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the_study() -> None:
     mine, theirs = study(preset="ablations"), study(preset="study")
     assert {name for name, method in METHODS.items() if method.family == "ablation"} < set(mine.methods)
-    assert {"frozen", "auto_rgn", "factorjepa_raw", "factorjepa"} < set(mine.methods)
-    apart = {"methods", "decoder", "decoded", "decoded_clips"}
+    assert {"frozen", "factorjepa_raw", "factorjepa"} < set(mine.methods)
+    apart = {"methods", "tuning", "training", "decoder", "decoding", "decoded", "decoded_clips"}
     assert mine.model_dump(exclude=apart) == theirs.model_dump(exclude=apart)
+    assert mine.training["lr"] in theirs.tuning["lr"]  # one of those tried, for all: they are compared with FactorJEPA
+    assert {name: value for name, value in mine.training.items() if name != "lr"} == theirs.training
 
 
 def test_both_scales_are_trained_under_one_protocol() -> None:

@@ -88,6 +88,18 @@ ABLATIONS: tuple[Method, ...] = (
         for method in (RAW, FACTORJEPA)
         for injection in ("early", "both")
     ),
+    *(
+        method.variant(
+            f"{method.name}_chosen", "blocks by gradient",
+            "whether it gains on Auto-RGN where the same rule says which blocks train", encoder="chosen",
+        )
+        for method in (RAW, FACTORJEPA)
+    ),
+    RAW.variant(
+        "factorjepa_raw_both_chosen", "both injection, blocks by gradient",
+        "early injection where Auto-RGN's rule says which blocks train",
+        predictor=_options(injection="both"), encoder="chosen",
+    ),
     FACTORJEPA.variant(
         "pair_motion", "pairs move agents", "an interaction moves an agent, it does not only add a vector",
         predictor=_options(interactions="motion"),

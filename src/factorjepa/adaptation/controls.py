@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 from ..objective import LossWeights
@@ -59,5 +60,12 @@ def _everything(injection: Literal["late", "both"]) -> Method:
     )
 
 
+CHOSEN = dataclasses.replace(
+    _geometry("both"),
+    name="mono_states_chosen",
+    title="Monolithic + states (both), blocks by gradient",
+    why="what object states add to Auto-RGN: its rule says which blocks train, a dense head reads the states",
+    encoder="chosen",
+)
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
 EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))

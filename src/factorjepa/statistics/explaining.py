@@ -33,6 +33,11 @@ _MOTION = Step("pairs that move agents", "pair_motion", "factorjepa")
 _VIEWS = Step("stages and factor views, without targets", "factorjepa_raw_views", "factorjepa_raw")
 _CURRICULUM = Step("stages and factor views, with targets", "factorjepa", "no_curriculum")
 _BOTH = Step("early injection as well", "factorjepa_both", "factorjepa")
+_RAW_CHOSEN = Step("Auto-RGN's blocks instead of the top ones, RAW", "factorjepa_raw_chosen", "factorjepa_raw")
+_CHOSEN = Step("Auto-RGN's blocks instead of the top ones", "factorjepa_chosen", "factorjepa")
+_BOTH_CHOSEN = Step(
+    "early injection as well, RAW, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "factorjepa_raw_chosen"
+)
 _RAW_BOTH = Step("early injection as well, RAW", "factorjepa_raw_both", "factorjepa_raw")
 
 STEPS = (
@@ -57,6 +62,13 @@ STEPS = (
     _BOTH,
     Step("factorization, states early and late, no targets", "factorjepa_raw_both", "mono_states_both"),
     Step("factorization, states early and late, and targets", "factorjepa_both", "mono_matched_both"),
+    _RAW_CHOSEN,
+    _CHOSEN,
+    Step("states and factorization together, Auto-RGN's blocks", "factorjepa_raw_chosen", "auto_rgn"),
+    Step("object states through a dense head, Auto-RGN's blocks", "mono_states_chosen", "auto_rgn"),
+    _BOTH_CHOSEN,
+    Step("factorization, given states, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "mono_states_chosen"),
+    Step("everything, Auto-RGN's blocks", "factorjepa_chosen", "auto_rgn"),
 )
 
 _TERMS = ("factor", "visibility", "separation", "sparsity")
@@ -84,6 +96,9 @@ PARTS = (
     _VIEWS,
     Step("early injection instead of late, RAW", "factorjepa_raw_early", "factorjepa_raw"),
     _RAW_BOTH,
+    _CHOSEN,
+    _RAW_CHOSEN,
+    _BOTH_CHOSEN,
 )
 """Every ablation of the registry. What was taken out: FactorJEPA over the rest. What was changed: it over the whole."""
 

@@ -1,6 +1,6 @@
 """`decode render`: the future of a few clips, drawn from the truth, from every method, and with a channel left out.
 
-Clips are chosen by rank of the error of FactorJEPA (or whoever comes first), from the hardest to the easiest.
+Clips are chosen by rank of the latent error of FactorJEPA (or whoever comes first), from the hardest to the easiest.
 
 Shapes: B clips, T future frames, H x W pixels, t future tokens, D width.
 """
@@ -29,12 +29,14 @@ from ..errors import RenderingError
 from ..predictors import PerFactor
 from ..storage import only_writer, remove_partials
 from ..teacher.views import agent_support
+from .diagnostics import moving_pixels
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
 from .evaluation import LOOKED_AT, Looking, check_fits, open_studio
 from .failing import failures_of
 from .gallery import column_order, write_gallery
 from .metrics.motion import to_bytes
 from .panels import common_box
+from .where import errors_by_region
 
 OURS = "factorjepa"
 EPSILON = 1e-8  # of an influence map
@@ -99,8 +101,8 @@ def examples_of(
             for b in wanted:
                 clip_id = scene.clips[b].clip_id
                 note = (
-                    f"Number {chosen[clip_id] + 1} of {len(order)} clips by the error of {titles[ranking]}, "
-                    "hardest first."
+                    f"Number {chosen[clip_id] + 1} of {len(order)} clips by the latent error (future-frame L1) of "
+                    f"{titles[ranking]}, hardest first."
                 )
                 found[clip_id] = _example(scene, b, measured, studio, drawn, titles, note)
         told(len(scene))
@@ -152,6 +154,7 @@ def _example(
     without = {k: pixels[b] for k, pixels in drawn[parted].without.items()} if parted else {}
     times = scene.times_BT[b]
     agents, by = _agents(scene, b, scenes)
+    moves = moving_pixels(scene, studio, observed(scene, studio))[b].numpy()
     return DecodedExample(
         scene.clips[b].clip_id,
         tuple((times[scene.context :] - times[scene.context - 1]).tolist()),
@@ -170,6 +173,7 @@ def _example(
         note=note,
         split=scene.settings.split,
         agents_by=by,
+        errors={name: errors_by_region(seen, ideal, frames, agents, moves) for name, frames in methods.items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..decoded import Failure
+from ..decoded import Failure, Strengths
 from ..diagnostics.diagnostic import Part
 from ..diagnostics.scene import Scene
 from ..scores import DiagnosticInfo
@@ -55,9 +55,12 @@ def failures_of(scene: Scene, b: int, studio: Studio, predicted: Drawn) -> list[
     """What is wrong with a method's future of one clip, and whether the oracle shows it too."""
     pair = _pair(scene, b, studio)
     return [
-        Failure(one.symptom.name.lower(), one.attribution.name.lower(), one.evidence)
+        Failure(
+            one.symptom.name.lower(), one.attribution.name.lower(), one.evidence,
+            Strengths(one.predicted, one.oracle, one.shared),
+        )
         for one in find_failures(pair, pair.read(_future(predicted, b)), studio.lpips)
-    ]
+    ]  # fmt: skip
 
 
 def _of_oracle(scene: Scene, b: int, studio: Studio) -> list[Symptom]:

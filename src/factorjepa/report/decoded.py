@@ -17,12 +17,13 @@ from ..statistics.comparison import FILE
 from ..statistics.contrasts import OURS
 from ..statistics.intervals import CONSTANT
 from ..words import counted
+from .failures import ATTRIBUTIONS, SYMPTOMS, plain
 from .markup import Markup, joined, tag
 from .material import Decoded, arranged
 from .numbers import NOTHING, decimals, interval, number
 from .strata import strata_tables
 from .tables import Cell, table
-from .viewer import ATTRIBUTIONS, SYMPTOMS, plain, viewers
+from .viewer import viewers
 
 SCORES, COMPARISON = "scores.parquet", "comparison"
 COLUMNS = {

@@ -10,6 +10,7 @@ Shapes: T future frames, H x W pixels.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,6 +87,7 @@ class DecodedExample:
     split: str = ""
     agents_by: str = ""  # who says where agents are: TRUTH or TEACHER
     errors: Mapping[str, Sequence[RegionError]] = field(default_factory=dict)  # by method
+    nearest: Mapping[str, Failure] = field(default_factory=dict)  # by method without failures: what it shows of one
 
     def __post_init__(self) -> None:
         shape = self.observed_THW3.shape
@@ -157,6 +159,7 @@ class _About(BaseModel):
     box: tuple[int, int, int, int] | None = None
     failures: dict[str, list[Failure]] = {}
     errors: dict[str, list[RegionError]] = {}
+    nearest: dict[str, Failure] = {}
     decoder: str = ""
     split: str = ""
     note: str = ""
@@ -182,8 +185,8 @@ def write_decoded(folder: Path, example: DecodedExample) -> Path:
         clip_id=example.clip_id, seconds=example.seconds, methods=list(example.methods), titles=dict(example.titles),
         removed_from=example.removed_from, agents_by=example.agents_by, box=example.box, decoder=example.decoder,
         split=example.split, note=example.note,
-        failures={method: [replace(one, evidence=_finite(one.evidence)) for one in found]
-                  for method, found in example.failures.items()},
+        failures={method: [_finite(one) for one in found] for method, found in example.failures.items()},
+        nearest={method: _finite(one) for method, one in example.nearest.items()},
         errors={method: list(found) for method, found in example.errors.items()},
     )  # fmt: skip
     write_text(folder / ABOUT, about.model_dump_json(indent=1) + "\n")
@@ -200,10 +203,21 @@ def read_decoded(folder: Path) -> DecodedExample:
             {name: arrays[f"method/{name}"] for name in about.methods}, about.titles, about.removed_from,
             _of(arrays, "without/"), _of(arrays, "influence/"), arrays.get("agents"), about.box,
             about.failures, about.decoder, about.note, about.split, about.agents_by, about.errors,
+            about.nearest,
         )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
         raise ReportError(f"{folder}: cannot be read as a decoded future ({reason}); render it again") from error
+
+
+def drawn_by(out: Path) -> list[tuple[str, str]]:
+    """Decoder and split of every example in OUT/decoded that can be read; its pictures are not."""
+    found = []
+    for about in sorted((out / FOLDER).glob(f"*/{ABOUT}")):
+        with contextlib.suppress(OSError, ValidationError):
+            one = _About.model_validate_json(about.read_bytes())
+            found.append((one.decoder, one.split))
+    return found
 
 
 def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
@@ -217,9 +231,9 @@ def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
     return found, problems
 
 
-def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
+def _finite(one: Failure) -> Failure:
     """JSON has no NaN: a number that cannot be had is left out."""
-    return {name: float(value) for name, value in evidence.items() if math.isfinite(value)}
+    return replace(one, evidence={name: float(value) for name, value in one.evidence.items() if math.isfinite(value)})
 
 
 def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:

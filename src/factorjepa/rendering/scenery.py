@@ -91,8 +91,6 @@ def lost_detail(oracle: Scenery, predicted: Scenery, settings: FailureSettings) 
     evidence = {
         "static scene's edges kept, predicted": predicted.kept,
         "static scene's edges kept, oracle": oracle.kept,
-        "static-region error, predicted": predicted.error,
-        "static-region error, oracle": oracle.error,
     }
     least = settings.flattened
     return Strength(lost_p / least, lost_o / least, min(lost_p, lost_o) / least, evidence)

@@ -274,9 +274,9 @@ def _failures(view: _View) -> Markup | None:
         found, errors = view.example.failures.get(method), view.example.errors.get(method, ())
         if found is None and not errors:
             continue
-        title = view.title_of(source)
+        title, said = view.title_of(source), why(found, errors, view.example.nearest.get(method))
         parts.append(
-            tag("div", tag("h4", f"What is wrong with {title} in this clip"), why(found, errors),
+            tag("div", tag("h4", f"What is wrong with {title} in this clip"), said,
                 _error_maps(view, source, title) if errors else None, data_failures=source)
         )  # fmt: skip
     if not parts:

@@ -36,6 +36,7 @@ _ERRORS = {"E_e2e": "end to end", "E_oracle": "oracle", "G_visible": "visible ga
 OURS_TOO = "Lost detail and scenery substitution are ours: the paper's table has no name for a wrong static scene."
 NONE_FOUND = "No symptom of the taxonomy reaches its threshold."
 _IN = {AGENTS: "the agents", MOVING: "other things that move", STATIC: "the static scene"}
+_NEARLY_ALL = 0.95  # of what the prediction adds to the oracle's error
 _AS_MUCH = 1.1  # of the oracle's error: less is as good as the oracle
 _MATERIAL = FailureSettings().material  # thresholds: a smaller difference of strengths is none
 
@@ -74,18 +75,16 @@ def _error(errors: Sequence[RegionError]) -> str:
     added = {one.region: one.area * (one.predicted - one.oracle) for one in errors}
     worst = max(errors, key=lambda one: added[one.region])
     share = added[worst.region] / sum(value for value in added.values() if value > 0)
-    return (
-        f"{said} That is {_times(times)} the oracle's error. The largest part of what is added, {100 * share:.0f} %, "
-        f"lies in {_IN[worst.region]}: {_percent(worst.predicted)} instead of {_percent(worst.oracle)}."
-    )
+    part = "Nearly all" if share >= _NEARLY_ALL else f"The largest part, {100 * share:.0f} %,"
+    return f"{said} That is {times:.1f} times the oracle's error. {part} of what is added lies in {_IN[worst.region]}: {_percent(worst.predicted)} instead of {_percent(worst.oracle)}."
 
 
 def _regions(errors: Sequence[RegionError]) -> Markup:
     """Three rows: nobody needs to sort them."""
     heads = ("where", "of the picture", "prediction off by", "oracle off by", "ratio")
     lines = [
-        (REGIONS[one.region], f"{100 * one.area:.0f} %", _percent(one.predicted), _percent(one.oracle),
-         _times(one.predicted / one.oracle) if one.oracle > 0 else NOTHING)
+        (REGIONS[one.region], f"{100 * one.area:.0f} %" if one.area >= 0.01 else "below 1 %", _percent(one.predicted),
+         _percent(one.oracle), f"{one.predicted / one.oracle:.1f}" if one.oracle > 0 else NOTHING)
         for one in errors
     ]  # fmt: skip
     caption = "Mean difference of a pixel from the observed future, of the range"
@@ -149,7 +148,3 @@ def _evidence(evidence: Mapping[str, float], strength: Strengths | None) -> list
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.1f} times"

@@ -76,7 +76,11 @@ def _error(errors: Sequence[RegionError]) -> str:
     worst = max(errors, key=lambda one: added[one.region])
     share = added[worst.region] / sum(value for value in added.values() if value > 0)
     part = "Nearly all" if share >= _NEARLY_ALL else f"The largest part, {100 * share:.0f} %,"
-    return f"{said} That is {times:.1f} times the oracle's error. {part} of what is added lies in {_IN[worst.region]}: {_percent(worst.predicted)} instead of {_percent(worst.oracle)}."
+    ratio = f" That is {times:.1f} times the oracle's error." if math.isfinite(times) else ""
+    return (
+        f"{said}{ratio} {part} of what is added lies in {_IN[worst.region]}: {_percent(worst.predicted)} instead of "
+        f"{_percent(worst.oracle)}."
+    )
 
 
 def _regions(errors: Sequence[RegionError]) -> Markup:

@@ -211,6 +211,7 @@ def test_a_clip_without_a_symptom_still_says_how_large_its_error_is_and_where() 
     flawless = parsed(why([], [RegionError(STATIC, 1.0, 0.1, 0.0)])).text
     assert "the oracle's by 0.0 %. Nearly all of what is added lies in the static scene" in flawless
     assert "inf" not in flawless
+    assert "as well as the true latents do" in parsed(why([], [RegionError(STATIC, 1.0, 0.0, 0.0)])).text
 
 
 def test_where_no_detector_looked_the_error_is_told_and_no_symptom_denied() -> None:

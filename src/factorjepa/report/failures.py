@@ -69,14 +69,13 @@ def _error(errors: Sequence[RegionError]) -> str:
         for values in ([one.predicted for one in errors], [one.oracle for one in errors])
     )
     said = f"A pixel is off by {_percent(predicted)} of the range on average; the oracle's by {_percent(oracle)}."
-    times = predicted / oracle if oracle > 0 else math.inf
-    if times < _AS_MUCH:
+    if predicted <= _AS_MUCH * oracle:
         return f"{said} The prediction draws this clip as well as the true latents do."
     added = {one.region: one.area * (one.predicted - one.oracle) for one in errors}
     worst = max(errors, key=lambda one: added[one.region])
     share = added[worst.region] / sum(value for value in added.values() if value > 0)
     part = "Nearly all" if share >= _NEARLY_ALL else f"The largest part, {100 * share:.0f} %,"
-    ratio = f" That is {times:.1f} times the oracle's error." if math.isfinite(times) else ""
+    ratio = f" That is {predicted / oracle:.1f} times the oracle's error." if oracle > 0 else ""
     return (
         f"{said}{ratio} {part} of what is added lies in {_IN[worst.region]}: {_percent(worst.predicted)} instead of "
         f"{_percent(worst.oracle)}."

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from factorjepa.decoded import TRUTH, DecodedExample, Failure
+from factorjepa.decoded import AGENTS, STATIC, TRUTH, DecodedExample, Failure, RegionError, Strengths
 from factorjepa.rendering.panels import common_box
 from factorjepa.world import WorldSettings, clip
 
@@ -69,4 +69,8 @@ def decoded(
         "factorjepa" if without else "", without, influence, agents[1:], common_box(observed, drawn),
         {method: one for method, one in found.items() if method in drawn}, "mini for nano",
         "most agents of the test split", "test", TRUTH,
+        {method: [RegionError(AGENTS, 0.2, 0.2, 0.05), RegionError(STATIC, 0.8, 0.08, 0.04)]
+         for method in found if method in drawn},
+        {method: Failure("lost_detail", "", {"kept": 0.6}, Strengths(0.9, 0.2, 0.2))
+         for method in list(drawn)[1:2]},
     )  # fmt: skip

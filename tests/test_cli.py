@@ -251,6 +251,7 @@ def test_one_clip_is_singular(command: Command, tmp_path: Path) -> None:
     assert ran.stdout.startswith(f"1 clip in {tmp_path}")
     assert "simulate: 1 clip of 1 clip," in ran.stderr
     assert "no clips for validation, test, audit" in ran.stderr
+    assert "--clips 35 gives each some" in ran.stderr
     assert "1 clip from 1 source in 1 city, " in command("inspect", tmp_path / "out").stdout
 
 

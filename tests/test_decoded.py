@@ -21,6 +21,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert getattr(again, name) == getattr(example, name)
     assert list(again.methods) == list(example.methods)
     assert again.failures == dict(example.failures)
+    assert again.errors == dict(example.errors)
+    assert again.nearest == dict(example.nearest)
     np.testing.assert_array_equal(again.methods["factorjepa"], example.methods["factorjepa"])
     np.testing.assert_array_equal(again.influence["A"], example.influence["A"])
     assert again.agents_THW is not None

@@ -204,6 +204,27 @@ class TestOnlyWriter:
         with only_writer(tmp_path, "writing"):
             pass
 
+    def test_who_fails_before_writing_leaves_no_new_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(RuntimeError, match="oops"), only_writer(tmp_path / "new" / "out", "writing"):
+            raise RuntimeError("oops")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_who_fails_after_writing_leaves_what_is_whole(self, tmp_path: Path) -> None:
+        def fail() -> None:
+            with only_writer(tmp_path / "out", "writing"):
+                write_text(tmp_path / "out" / "part", "whole")
+                raise RuntimeError("oops")
+
+        with pytest.raises(RuntimeError, match="oops"):
+            fail()
+        assert (tmp_path / "out" / "part").read_text() == "whole"
+
+    def test_an_empty_folder_that_was_there_before_stays(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        with pytest.raises(RuntimeError, match="oops"), only_writer(tmp_path / "out", "writing"):
+            raise RuntimeError("oops")
+        assert (tmp_path / "out").is_dir()
+
     def test_a_blocked_read_inside_is_not_mistaken_for_another_writer(self, tmp_path: Path) -> None:
         with pytest.raises(BlockingIOError), only_writer(tmp_path, "writing"):
             raise BlockingIOError(errno.EAGAIN, "a pipe was empty")

@@ -10,11 +10,12 @@ Shapes: T future frames, H x W pixels.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -28,9 +29,18 @@ from .storage import write_atomic, write_text
 FOLDER, ABOUT, FRAMES, GIF = "decoded", "decoded.json", "frames.npz", "future.gif"
 DECODER = "decoder.safetensors"  # in a folder of `decode train`
 TRUTH, TEACHER = "ground truth", "the teacher's regions, which miss agents and take scenery for some"
+AGENTS, MOVING, STATIC = "agents", "moving", "static"  # regions that share the picture out
 CHANNELS = {"L": "layout", "A": "agents", "I": "interactions"}  # k of factor removal
 
 Frames = NDArray[np.uint8]
+
+
+class Strengths(NamedTuple):
+    """Of a symptom, in thresholds: from 1 on it is there."""
+
+    predicted: float
+    oracle: float
+    shared: float  # of the prediction's, what the oracle shows already: the same agents or places
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,17 @@ class Failure:
     symptom: str  # agent_omission
     attribution: str  # oracle_present, prediction_conditioned, mixed
     evidence: Mapping[str, float] = field(default_factory=dict)
+    strength: Strengths | None = None
+
+
+@dataclass(frozen=True)
+class RegionError:
+    """Pixel L1 in one part of the picture, in shares of the range: of the prediction and of the oracle, against X."""
+
+    region: str  # AGENTS, MOVING, STATIC
+    area: float  # share of the picture
+    predicted: float
+    oracle: float
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,8 @@ class DecodedExample:
     note: str = ""  # why this clip
     split: str = ""
     agents_by: str = ""  # who says where agents are: TRUTH or TEACHER
+    errors: Mapping[str, Sequence[RegionError]] = field(default_factory=dict)  # by method
+    nearest: Mapping[str, Failure] = field(default_factory=dict)  # by method without failures: what it shows of one
 
     def __post_init__(self) -> None:
         shape = self.observed_THW3.shape
@@ -98,16 +121,28 @@ class DecodedExample:
         return f"White: agents of the observed future{f', by {self.agents_by}' if self.agents_by else ''}."
 
     def changes(self) -> str:
-        """How much each channel matters at all: an influence map says only where. Empty where none was left out."""
+        """How much each channel matters at all, in words. Empty where none was left out."""
         if not self.without:
             return ""
-        whole = self.methods[self.removed_from].astype(np.int16)
-        shares = [
-            f"{CHANNELS[k]} {100 * np.abs(whole - self.without[k]).mean() / 255:.1f} %"
-            for k in CHANNELS
-            if k in self.without
-        ]
+        shares = [f"{CHANNELS[k]} {100 * self._change_T(k).mean():.1f} %" for k in CHANNELS if k in self.without]
         return f"Mean change of a pixel without a channel, of the range: {', '.join(shares)}."
+
+    def change_maps(self) -> dict[str, NDArray[np.float32]]:
+        """How much a pixel changes without each channel, `[T, H, W]` of the range: influence times the mean change.
+
+        Influence itself sums to 1 however little a channel does, so maps of two channels could not be compared.
+        """
+        pixels = self.last_HW3.shape[0] * self.last_HW3.shape[1]
+        return {
+            k: (values * pixels * self._change_T(k)[:, None, None]).astype(np.float32)
+            for k, values in self.influence.items()
+            if k in self.without
+        }
+
+    def _change_T(self, k: str) -> NDArray[np.float64]:
+        """Mean change of a pixel without the channel, of the range, frame by frame."""
+        whole = self.methods[self.removed_from].astype(np.int16)
+        return np.asarray(np.abs(whole - self.without[k]).mean((1, 2, 3)) / 255)
 
 
 class _About(BaseModel):
@@ -122,7 +157,9 @@ class _About(BaseModel):
     removed_from: str = ""
     agents_by: str = ""
     box: tuple[int, int, int, int] | None = None
-    failures: dict[str, list[dict[str, Any]]] = {}
+    failures: dict[str, list[Failure]] = {}
+    errors: dict[str, list[RegionError]] = {}
+    nearest: dict[str, Failure] = {}
     decoder: str = ""
     split: str = ""
     note: str = ""
@@ -148,8 +185,9 @@ def write_decoded(folder: Path, example: DecodedExample) -> Path:
         clip_id=example.clip_id, seconds=example.seconds, methods=list(example.methods), titles=dict(example.titles),
         removed_from=example.removed_from, agents_by=example.agents_by, box=example.box, decoder=example.decoder,
         split=example.split, note=example.note,
-        failures={method: [{**vars(one), "evidence": _finite(one.evidence)} for one in found]
-                  for method, found in example.failures.items()},
+        failures={method: [_finite(one) for one in found] for method, found in example.failures.items()},
+        nearest={method: _finite(one) for method, one in example.nearest.items()},
+        errors={method: list(found) for method, found in example.errors.items()},
     )  # fmt: skip
     write_text(folder / ABOUT, about.model_dump_json(indent=1) + "\n")
     return folder
@@ -164,12 +202,22 @@ def read_decoded(folder: Path) -> DecodedExample:
             about.clip_id, about.seconds, arrays["last"], arrays["observed"], arrays["oracle"],
             {name: arrays[f"method/{name}"] for name in about.methods}, about.titles, about.removed_from,
             _of(arrays, "without/"), _of(arrays, "influence/"), arrays.get("agents"), about.box,
-            {method: [Failure(**one) for one in found] for method, found in about.failures.items()}, about.decoder,
-            about.note, about.split, about.agents_by,
+            about.failures, about.decoder, about.note, about.split, about.agents_by, about.errors,
+            about.nearest,
         )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         reason = first_problem(error) if isinstance(error, ValidationError) else str(error)
         raise ReportError(f"{folder}: cannot be read as a decoded future ({reason}); render it again") from error
+
+
+def drawn_by(out: Path) -> list[tuple[str, str]]:
+    """Decoder and split of every example in OUT/decoded that can be read; its pictures are not."""
+    found = []
+    for about in sorted((out / FOLDER).glob(f"*/{ABOUT}")):
+        with contextlib.suppress(OSError, ValidationError):
+            one = _About.model_validate_json(about.read_bytes())
+            found.append((one.decoder, one.split))
+    return found
 
 
 def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
@@ -183,9 +231,9 @@ def read_all_decoded(out: Path) -> tuple[list[DecodedExample], list[str]]:
     return found, problems
 
 
-def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
+def _finite(one: Failure) -> Failure:
     """JSON has no NaN: a number that cannot be had is left out."""
-    return {name: float(value) for name, value in evidence.items() if math.isfinite(value)}
+    return replace(one, evidence={name: float(value) for name, value in one.evidence.items() if math.isfinite(value)})
 
 
 def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:

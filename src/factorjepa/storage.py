@@ -82,7 +82,11 @@ def inside(folder: Path, relative: str) -> Path:
 
 @contextlib.contextmanager
 def only_writer(folder: Path, doing: str) -> Iterator[None]:
-    """Hold the folder's lock, which the system releases when the process dies however it dies."""
+    """Hold the folder's lock, which the system releases when the process dies however it dies.
+
+    Who fails before anything was written leaves no folder behind that was not there before.
+    """
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -90,9 +94,22 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
         raise storage_error(folder, error) from error
     try:
         _take(lock, folder, doing)
-        yield
+        try:
+            yield
+        except BaseException:
+            _remove_empty(folder, new)
+            raise
     finally:
         os.close(lock)
+
+
+def _remove_empty(folder: Path, new: list[Path]) -> None:
+    """Of the folders that a writer made, those that hold nothing but its lock. It still holds that."""
+    with contextlib.suppress(OSError):
+        if folder in new and [one.name for one in folder.iterdir()] == [_LOCK]:
+            (folder / _LOCK).unlink()
+            for one in new:  # the innermost first
+                one.rmdir()
 
 
 def refuse_busy(folder: Path, doing: str) -> None:

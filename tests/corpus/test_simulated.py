@@ -24,7 +24,15 @@ from factorjepa.config import resolve
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
 from factorjepa.corpus.manifest import MANIFEST, Manifest, listed
-from factorjepa.corpus.simulated import PLAN, SimulationPlan, choose_audit_cities, simulate_corpus, splits_of
+from factorjepa.corpus.simulated import (
+    PLAN,
+    SimulationPlan,
+    choose_audit_cities,
+    enough_clips,
+    simulate_corpus,
+    splits_of,
+    without_clips,
+)
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.windows import WindowSpec
 from factorjepa.errors import CorpusError, StorageError
@@ -40,6 +48,36 @@ OVERRIDES = ("size=32", "seconds=[1.0,1.5]", "fps=8", f"cities=[{','.join(CITY_N
 WORLD = resolve(WorldSettings, "dense", OVERRIDES)
 PLANNED = SimulationPlan(seed=SEED, clips=CLIPS, world=WORLD, audit_cities=choose_audit_cities(WORLD, SEED, CLIPS))
 WORDS = ("--clips", str(CLIPS), "--seed", str(SEED), *OVERRIDES)  # the same plan in words
+
+
+def planned(clips: int, **changed: object) -> SimulationPlan:
+    world = WorldSettings()
+    cities = choose_audit_cities(world, 0, clips)
+    return SimulationPlan.model_validate({"clips": clips, "world": world, "audit_cities": cities} | changed)
+
+
+def test_forty_clips_leave_no_split_without_any() -> None:
+    plan = planned(40)
+    assert set(splits_of(plan, plan.specs()).values()) == set(Split)
+
+
+@pytest.mark.parametrize("clips", [1, 10, 20])
+def test_the_number_of_clips_said_to_be_enough_is_and_a_source_less_is_not(clips: int) -> None:
+    few = planned(clips)
+    assert Split.TEST in without_clips(few, splits_of(few, few.specs()).values())
+    enough = enough_clips(few)
+    assert enough is not None
+    for number, lacking in ((enough, False), (enough - CLIPS_PER_SOURCE, True)):
+        plan = planned(number)
+        assert bool(without_clips(plan, splits_of(plan, plan.specs()).values())) is lacking
+
+
+def test_a_split_that_was_given_no_share_is_not_missed() -> None:
+    plan = planned(40, shares=(0.9, 0.1, 0.0))
+    assert without_clips(plan, splits_of(plan, plan.specs()).values()) == []
+    assert (
+        enough_clips(planned(5, world=resolve(WorldSettings, "dense", OVERRIDES[-1:]), shares=(1.0, 0, 0))) is not None
+    )
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,24 @@ def test_overall_shares_are_within_one_source(sources: list[Source], seed: int) 
         assert abs(counts[split] - share * len(sources)) < 1
 
 
+@pytest.mark.parametrize("count", range(6, 13))
+def test_from_six_sources_on_no_split_with_a_share_is_empty(count: int) -> None:
+    sources = [Source(f"v{k}", f"city{k % 3}", MODES[k % 2]) for k in range(count)]
+    counts = Counter(assign_splits(sources, 0).values())
+    assert set(counts) == set(SHARES)
+    assert counts[Split.TRAIN] > count / 2
+
+
+def test_the_only_source_stays_in_training() -> None:
+    assert assign_splits([Source("v", "agra", "walk")], 0) == {"v": Split.TRAIN}
+
+
+def test_a_split_without_a_share_stays_empty_however_few_sources_there_are() -> None:
+    sources = [Source(f"v{k}", "agra", "walk") for k in range(7)]
+    assert Split.TEST not in assign_splits(sources, 0, fractions=(0.9, 0.1, 0.0)).values()
+    assert Split.VALIDATION in assign_splits(sources, 0, fractions=(0.9, 0.1, 0.0)).values()
+
+
 @given(corpora(), st.integers(0, 2**31))
 def test_each_city_and_each_stratum_is_within_two_sources(sources: list[Source], seed: int) -> None:
     splits = assign_splits(sources, seed)

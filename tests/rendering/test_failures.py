@@ -51,6 +51,7 @@ class Street:
 
     bodies: tuple[Body, ...]
     shift: int = 0  # of the background, px
+    hedge: int = 0  # px from the left: a blurred hedge stands at the lower edge, where nobody walks
     when: tuple[float, ...] = tuple(range(1, FRAMES + 1))
 
     def frames(self) -> Tensor:
@@ -58,6 +59,7 @@ class Street:
 
     def picture(self, time: float) -> Tensor:
         canvas = np.roll(background(), self.shift, axis=1).copy()
+        canvas += hedge(self.hedge) * (np.array([0.05, 0.35, 0.05], np.float32) - canvas)
         for body in self.bodies:
             left, top, right, bottom = body.box(time)
             canvas[top:bottom, left:right] = body.look()
@@ -76,6 +78,13 @@ def background() -> np.ndarray:
     noise = [rng.random((cells, cells, 3)).astype(np.float32) for cells in (4, 12, 32)]
     layers = [cv2.resize(one, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC) for one in noise]
     return np.clip(0.5 * layers[0] + 0.3 * layers[1] + 0.2 * layers[2], 0, 1).astype(np.float32)
+
+
+def hedge(width: int) -> np.ndarray:
+    """1 inside, 0 outside, and no edge between: what is blurred has none."""
+    inside = np.zeros((SIDE, SIDE), np.float32)
+    inside[78:, :width] = 1.0
+    return cv2.GaussianBlur(inside, (0, 0), 3.0)[..., None]
 
 
 RED, GREEN, BLUE, WHITE, BLACK = (0.9, 0.1, 0.1), (0.1, 0.8, 0.2), (0.1, 0.2, 0.9), (0.9, 0.9, 0.9), (0.1, 0.1, 0.1)
@@ -133,6 +142,7 @@ BROKEN: dict[Symptom, tuple[Street, Street]] = {
     Symptom.MOTION_UNDER_DISPERSION: (slowed(0.3), slowed(0.0)),
     Symptom.APPEARANCE_SUBSTITUTION: (instead(carl=dressed(CARL)), instead(carl=dressed(CARL), anna=dressed(ANNA))),
     Symptom.UNSUPPORTED_CONTENT: (also(STRANGER), also(STRANGER, GHOST)),
+    Symptom.SCENERY_SUBSTITUTION: (dataclasses.replace(WHOLE, hedge=56), dataclasses.replace(WHOLE, hedge=96)),
 }
 CASES: dict[Attribution, Callable[[Street, Street], tuple[Street, Street]]] = {
     Attribution.PREDICTION_CONDITIONED: lambda less, more: (WHOLE, less),
@@ -195,6 +205,35 @@ def test_a_street_broken_in_one_way_lands_in_its_cell_of_the_table(symptom: Symp
     assert [(one.symptom, one.attribution) for one in found] == [(symptom, attribution)]
 
 
+@pytest.mark.parametrize(("oracle", "predicted", "attribution"), [
+    (0.5, 2.5, Attribution.PREDICTION_CONDITIONED), (2.5, 2.5, Attribution.ORACLE_PRESENT),
+    (2.0, 4.0, Attribution.MIXED), (2.5, 0.5, None),
+])  # fmt: skip
+def test_scenery_that_is_blurred_has_lost_its_detail_even_where_nobody_walks(
+    oracle: float, predicted: float, attribution: Attribution | None
+) -> None:
+    empty = Street(())
+    nobody = dataclasses.replace(triplet(empty, empty), observed_T3HW=empty.frames(), agents_observed=empty.seen())
+    drawn = dataclasses.replace(
+        nobody,
+        oracle_T3HW=softened(nobody, oracle, 0).oracle_T3HW,
+        predicted_T3HW=softened(nobody, predicted, 0).predicted_T3HW,
+    )
+    found = [(one.symptom, one.attribution) for one in find_failures(drawn)]
+    assert found == ([(Symptom.LOST_DETAIL, attribution)] if attribution else [])
+
+
+def test_a_pattern_of_the_decoders_own_keeps_no_detail() -> None:
+    empty = Street(())
+    nobody = dataclasses.replace(triplet(empty, empty), observed_T3HW=empty.frames(), agents_observed=empty.seen())
+    flat = softened(nobody, 4.0, 0).predicted_T3HW
+    waves = 0.06 * torch.sin(torch.arange(SIDE) * 1.1)  # as much gradient as the street has
+    found = find_failures(dataclasses.replace(nobody, predicted_T3HW=(flat + waves).clamp(0, 1)))
+    (lost,) = [one for one in found if one.symptom is Symptom.LOST_DETAIL]
+    assert lost.evidence["static scene's edges kept, predicted"] < 0.35
+    assert lost.evidence["static scene's edges kept, oracle"] == pytest.approx(1.0, abs=0.02)
+
+
 def test_an_unbroken_street_has_no_failure() -> None:
     assert find_failures(triplet(WHOLE, WHOLE)) == []
 
@@ -210,9 +249,10 @@ def test_a_known_failure_is_found_in_a_soft_picture_as_well() -> None:
 
 
 def test_agents_that_melt_are_under_dispersed_in_whoever_melts_them() -> None:
-    (found,) = find_failures(softened(triplet(WHOLE, WHOLE), blur=4.0, shake=0.0))
-    assert (found.symptom, found.attribution) == (Symptom.MOTION_UNDER_DISPERSION, Attribution.ORACLE_PRESENT)
-    assert found.evidence["agents' sharpness ratio, predicted"] < 0.4
+    agents, scenery = find_failures(softened(triplet(WHOLE, WHOLE), blur=4.0, shake=0.0))
+    assert (agents.symptom, agents.attribution) == (Symptom.MOTION_UNDER_DISPERSION, Attribution.ORACLE_PRESENT)
+    assert agents.evidence["sharpness ratio of agents found again, predicted"] < 0.4
+    assert (scenery.symptom, scenery.attribution) == (Symptom.LOST_DETAIL, Attribution.ORACLE_PRESENT)
 
 
 def test_what_the_oracle_alone_gets_wrong_is_no_failure_of_the_prediction() -> None:

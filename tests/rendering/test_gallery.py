@@ -187,19 +187,35 @@ def test_the_common_box_is_the_best_of_all_squares(seed: int, height: int, width
     assert sums[top, left] == pytest.approx(max(sums.values()))
 
 
-def test_influence_has_one_range_for_all_channels_and_shows_the_frame_where_there_is_none() -> None:
+def test_heat_has_one_range_for_all_maps_and_is_grey_where_nothing_changes() -> None:
     quiet, loud = np.zeros((4, 64, 64), np.float32), np.zeros((4, 64, 64), np.float32)
-    quiet[:] = 1 / 64**2
-    loud[:, :8, :8] = 1 / 64
-    high = panels.influence_range({"L": quiet, "A": loud})
-    assert high == pytest.approx(1 / 64)
+    quiet[:] = 0.02
+    loud[:, :8, :8] = 0.4
+    high = panels.heat_range({"L": quiet, "A": loud})
+    assert high == pytest.approx(0.4)
     frame = flat(200)[0]
     strong, none = panels.heat(frame, loud[0], high)[0, 0], panels.heat(frame, loud[0], high)[-1, -1]
     weak = panels.heat(frame, quiet[0], high)[0, 0]
     assert strong.astype(int).sum() - strong[2] > 2 * strong[2]  # yellow
-    assert np.abs(none.astype(int) - 200).max() < 30
+    assert (none == 200).all()
     assert (np.abs(weak.astype(int) - strong) > 10).any()
-    assert panels.influence_range({"L": np.zeros((1, 2, 2), np.float32)}) == 1.0
+
+
+def test_no_scale_of_heat_ends_below_what_an_eye_sees() -> None:
+    for maps in ({}, {"L": np.full((1, 8, 8), 0.001, np.float32)}):
+        assert panels.heat_range(maps) == panels.LEAST_SCALE
+
+
+def test_the_map_of_a_channel_that_does_nothing_is_grey_beside_one_that_does() -> None:
+    example = decoded()
+    whole = example.methods["factorjepa"]
+    idle = dataclasses.replace(example, without={**example.without, "I": whole})  # and its influence still sums to 1
+    changes = idle.change_maps()
+    assert changes["I"].max() == 0 < changes["L"].max()
+    mean = np.abs(whole.astype(int) - example.without["L"]).mean() / 255
+    assert changes["L"].mean() == pytest.approx(mean, rel=1e-3)
+    grey = panels.heat(whole[-1], changes["I"][-1], panels.heat_range(changes))
+    assert (grey == grey[..., :1]).all()
 
 
 def test_the_channel_sheet_is_left_out_where_no_channel_was_removed() -> None:

@@ -14,9 +14,19 @@ import numpy as np
 import pytest
 
 from decoded_streets import FEW, SECONDS, TITLES, decoded
-from factorjepa.decoded import DecodedExample, Failure, write_decoded
+from factorjepa.decoded import (
+    AGENTS,
+    MOVING,
+    STATIC,
+    DecodedExample,
+    Failure,
+    RegionError,
+    Strengths,
+    write_decoded,
+)
 from factorjepa.errors import ReportError
 from factorjepa.report import decoded as futures
+from factorjepa.report.failures import attributed, why
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Decoded
 from factorjepa.report.numbers import decimals, number
@@ -149,7 +159,7 @@ def test_failures_have_rates_with_intervals_and_counts_by_attribution(out: Path,
 def test_failures_of_a_clip_are_said_in_plain_words(page: Page) -> None:
     said = " ".join(page.text.split())
     assert "Agent omission: an agent is missing or has faded. Only in the prediction. recall 0.31" in said
-    assert "towards an average. In both, stronger in the prediction." in said
+    assert "towards an average. In both, more or elsewhere in the prediction." in said
     assert "what stands still has moved. The oracle shows it too." in said
 
 
@@ -158,8 +168,71 @@ def test_a_taxonomy_spelt_with_spaces_and_hyphens_is_the_same() -> None:
     example = light(failures={"frozen": [spelt], "factorjepa": []})
     text = parsed(viewers([example])).text
     assert "Agent omission: an agent is missing or has faded. The oracle shows it too." in text
-    assert "None found." in text
+    assert "No symptom of the taxonomy reaches its threshold." in text
     assert not re.search(r"\bnan\b", text)
+
+
+@pytest.mark.parametrize(("attribution", "strength", "said"), [
+    ("mixed", (3.0, 2.0, 1.5), "in both, stronger in the prediction"),
+    ("mixed", (2.0, 2.0, 1.2), "in both, but only in part at the same agents or places"),
+    ("prediction_conditioned", (2.0, 0.0, 0.0), "only in the prediction"),
+    ("prediction_conditioned", (2.0, 2.0, 0.1), "the oracle fails in this way too, but at other agents or places"),
+    ("oracle_present", (1.1, 1.2, 1.1), "the oracle shows it too"),
+    ("oracle_present", (1.1, 0.9, 0.9), "the oracle shows nearly as much"),
+])  # fmt: skip
+def test_words_of_an_attribution_follow_from_the_strengths_beside_them(
+    attribution: str, strength: tuple[float, float, float], said: str
+) -> None:
+    assert said in attributed(Failure("agent_omission", attribution, {}, Strengths(*strength)))
+
+
+def test_numbers_of_the_prediction_have_the_oracles_beside_them() -> None:
+    evidence = {"recall, predicted": 0.5, "recall, oracle": 0.9, "E_e2e": 0.2, "E_oracle": 0.1, "G_visible": 0.15}
+    text = parsed(why([Failure("agent_omission", "mixed", evidence, Strengths(2.5, 0.5, 0.25))], [])).text
+    assert "recall 0.50 (oracle 0.90); pixel L1 there: end to end 0.20, oracle 0.10, visible gap 0.15" in text
+    assert "strength 2.50 thresholds (oracle 0.50; at the same agents or places 0.25)" in text
+
+
+def test_a_clip_without_a_symptom_still_says_how_large_its_error_is_and_where() -> None:
+    errors = [
+        RegionError(AGENTS, 0.1, 0.2, 0.1),
+        RegionError(MOVING, 0.1, 0.05, 0.05),
+        RegionError(STATIC, 0.8, 0.1, 0.05),
+    ]
+    nearest = Failure("lost_detail", "", {}, Strengths(0.96, 0.4, 0.4))
+    text = " ".join(parsed(why([], errors, nearest)).text.split())
+    assert "A pixel is off by 10.5 % of the range on average; the oracle's by 5.5 %. That is 1.9 times" in text
+    assert "The largest part, 80 %, of what is added lies in the static scene: 10.0 % instead of 5.0 %." in text
+    assert "No symptom of the taxonomy reaches its threshold. Nearest: lost detail, walls, roads" in text
+    assert "strength 0.96 thresholds" in text
+    assert "None found" not in text
+    alike = [RegionError(STATIC, 1.0, 0.0505, 0.05)]
+    assert "draws this clip as well as the true latents do" in parsed(why([], alike)).text
+    flawless = parsed(why([], [RegionError(STATIC, 1.0, 0.1, 0.0)])).text
+    assert "the oracle's by 0.0 %. Nearly all of what is added lies in the static scene" in flawless
+    assert "inf" not in flawless
+    assert "as well as the true latents do" in parsed(why([], [RegionError(STATIC, 1.0, 0.0, 0.0)])).text
+
+
+def test_where_no_detector_looked_the_error_is_told_and_no_symptom_denied() -> None:
+    example = light(failures={}, errors={"factorjepa": [RegionError(STATIC, 1.0, 0.1, 0.05)]})
+    read_ = parsed(viewers([example]))
+    assert "2.0 times the oracle's error. Nearly all of what is added lies in the static scene" in read_.text
+    assert "No symptom" not in read_.text
+    names = {element.attributes["id"] for element in read_.elements if "id" in element.attributes}
+    assert {"d0-e-oracle", "d0-e-m1"} <= names
+    assert {one.attributes["href"].removeprefix("#") for one in read_.of("use")} <= names
+
+
+def test_the_scale_of_influence_is_said_in_what_a_pixel_changes(page: Page) -> None:
+    said = " ".join(page.text.split())
+    assert re.search(
+        r"all channels of this clip on one scale from none \(grey\) to \d+ % of the range \(yellow\)", said
+    )
+
+
+def test_the_symptoms_that_are_ours_are_said_to_be(page: Page) -> None:
+    assert "Lost detail and scenery substitution are ours" in page.text
 
 
 def test_words_of_others_cannot_become_markup() -> None:

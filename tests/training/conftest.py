@@ -55,7 +55,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _make(folder: Path) -> None:
     save(build("nano", **SPEC), folder / "weights.safetensors")
     world = WorldSettings(size=32, seconds=(6.0, 6.5))
-    simulate_corpus(folder / "corpus", SimulationPlan(seed=3, clips=21, clips_per_source=3, world=world), workers=1)
+    plan = SimulationPlan(seed=3, clips=21, clips_per_source=3, world=world, shares=(0.85, 0.15, 0.0))
+    simulate_corpus(folder / "corpus", plan, workers=1)
     splits = [Split.TRAIN, Split.VALIDATION]
     make_packets(folder / "corpus", folder / "corpus" / "targets", TeacherSettings(), splits, workers=1)
 

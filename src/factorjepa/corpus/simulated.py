@@ -14,7 +14,7 @@ import json
 import multiprocessing
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -40,6 +40,7 @@ from .shards import TRUTH, sidecar_path
 from .splits import Source, Split, assign_splits
 
 PLAN = "simulation.yaml"
+_MOST_SOURCES = 100  # with so many, no split is empty for want of sources
 NOTES = ".json"
 _FILES = "files"  # the notes' record of the other files; everything else in them is an attribute of the clip
 
@@ -70,6 +71,24 @@ def choose_audit_cities(
     count = max(1, len(cities) // 5) if len(cities) >= 4 else 0
     order = stream(seed, "audit").permutation(len(cities))
     return tuple(sorted(cities[k] for k in order[:count]))
+
+
+def enough_clips(plan: SimulationPlan) -> int | None:
+    """The least number of clips, all else as in `plan`, that leaves no split without any; None where none does."""
+    for sources in range(-(-plan.clips // plan.clips_per_source), _MOST_SOURCES):
+        clips = sources * plan.clips_per_source
+        cities = choose_audit_cities(plan.world, plan.seed, clips, plan.clips_per_source)
+        more = plan.model_copy(update={"clips": clips, "audit_cities": cities})
+        if not without_clips(plan, splits_of(more, more.specs()).values()):
+            return clips
+    return None
+
+
+def without_clips(plan: SimulationPlan, given: Iterable[Split]) -> list[Split]:
+    """Splits that nobody was given to, but should have been: those with a share, and audit."""
+    filled = set(given)
+    shared = dict(zip((Split.TRAIN, Split.VALIDATION, Split.TEST), plan.shares, strict=True))
+    return [split for split in Split if split not in filled and shared.get(split, 1.0) > 0]
 
 
 @dataclasses.dataclass(frozen=True)

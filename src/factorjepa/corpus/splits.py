@@ -2,7 +2,9 @@
 
 Sources are laid out city by city and, within a city, capture mode by capture mode, in an order drawn from the seed;
 the splits are dealt along that line by `balanced_sequence`. So the whole corpus is within one source of 80/10/10, and
-each stratum and each city, being a stretch of the line, within two. Audit cities are audit altogether.
+each stratum and each city, being a stretch of the line, within two. Where a split with a share would be empty, it is
+given a source if that keeps the whole within one: from six sources on, 80/10/10 leaves none empty. Audit cities are
+audit altogether.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ def assign_splits(
     dealt = balanced_sequence(weights)
     for source in line:
         splits[source.source] = _DEALT[next(dealt)]
+    _fill_empty(splits, [source.source for source in line], weights)
     return dict(sorted(splits.items()))
 
 
@@ -92,6 +95,19 @@ def extend_splits(
         splits[source.source] = chosen = _DEALT[short.index(max(short))]
         counts.update((scope, chosen) for scope in scopes)
     return dict(sorted(splits.items()))
+
+
+def _fill_empty(splits: dict[str, Split], line: Sequence[str], weights: Sequence[int]) -> None:
+    """Give each split that has a share and no source the last one, along the line, of the split that has most.
+
+    Only while that one has more than its share: the whole stays within one source of the shares.
+    """
+    for split, weight in zip(_DEALT, weights, strict=True):
+        counts = Counter(splits[source] for source in line)
+        if weight and line and not counts[split]:
+            (most, count), *_ = counts.most_common(1)
+            if count > 1 and count * sum(weights) > weights[_DEALT.index(most)] * len(line):
+                splits[next(source for source in reversed(line) if splits[source] is most)] = split
 
 
 def _scopes(source: Source) -> tuple[tuple[str, ...], ...]:

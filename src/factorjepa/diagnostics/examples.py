@@ -113,7 +113,10 @@ def examples_of(
             if clip.clip_id not in chosen:
                 continue
             rank = chosen[clip.clip_id] + 1
-            note = f"Number {rank} of {len(order)} clips by the error of {titles[ranking]}, hardest first."
+            note = (
+                f"Number {rank} of {len(order)} clips by the latent error (future-frame L1) of {titles[ranking]}, "
+                "hardest first."
+            )
             marked_t = None if marked_Bt is None else marked_Bt[b]
             found[clip.clip_id] = _example(subjects, scene, b, marked_t, titles, asked.get(clip.clip_id, []), note)
         told(len(scene))

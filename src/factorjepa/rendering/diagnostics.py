@@ -35,8 +35,8 @@ from .metrics.true_agents import true_agents
 
 _ROUNDING = 1e-6  # of sums over pixels
 PROVENANCE = "one decoder per backbone, trained on target-encoder latents of training clips; frozen for every method"
-NO_LPIPS = "no weights of LPIPS were given"
-NO_DETECTOR = "no agent detector was given"
+NO_LPIPS = "no weights of LPIPS were given: add --lpips PATH"
+NO_DETECTOR = "no agent detector was given: add --detector PATH"
 
 
 def _info(

@@ -1,6 +1,6 @@
 """`decode render`: the future of a few clips, drawn from the truth, from every method, and with a channel left out.
 
-Clips are chosen by rank of the error of FactorJEPA (or whoever comes first), from the hardest to the easiest.
+Clips are chosen by rank of the latent error of FactorJEPA (or whoever comes first), from the hardest to the easiest.
 
 Shapes: B clips, T future frames, H x W pixels, t future tokens, D width.
 """
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..decoded import ABOUT, CHANNELS, FOLDER, TEACHER, TRUTH, DecodedExample, Failure, write_decoded
+from ..decoded import ABOUT, CHANNELS, FOLDER, TEACHER, TRUTH, DecodedExample, Failure, drawn_by, write_decoded
 from ..diagnostics.asks import PLAIN, Predicted, Subject
 from ..diagnostics.evaluator import Evaluator, Scenes
 from ..diagnostics.examples import first_runs, ranked, subjects_of
@@ -29,12 +29,15 @@ from ..errors import RenderingError
 from ..predictors import PerFactor
 from ..storage import only_writer, remove_partials
 from ..teacher.views import agent_support
+from ..words import counted
+from .diagnostics import moving_pixels
 from .drawn import Drawn, Studio, as_bytes, drawn_of, future_grid, observed, oracle
 from .evaluation import LOOKED_AT, Looking, check_fits, open_studio
-from .failing import failures_of
+from .failing import failures_of, nearest_of
 from .gallery import column_order, write_gallery
 from .metrics.motion import to_bytes
 from .panels import common_box
+from .where import errors_by_region
 
 OURS = "factorjepa"
 EPSILON = 1e-8  # of an influence map
@@ -52,9 +55,15 @@ def render(
     data: Path | None = None,
     targets: Path | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
 ) -> list[Path]:
-    """`count` clips into OUT/decoded, with pictures of all of them."""
+    """`count` clips into OUT/decoded, with pictures of all of them, in place of those drawn before.
+
+    Those of another decoder or split are not replaced unless `overwrite` says so: they belong to other scores.
+    """
     studio = open_studio(runs, looking, device, data, targets)
+    if not overwrite:
+        _refuse_others(out, studio, settings)
     first = first_runs(runs, data, targets)
     conditions = next(iter(first.values())).conditions
     with only_writer(out, "rendering"), only_writer(out / FOLDER, "rendering"):  # the second: who measures writes there
@@ -69,6 +78,17 @@ def render(
         folders = [write_decoded(out / FOLDER / name, example) for name, example in named_examples.items()]
         write_gallery(out / FOLDER, named_examples)
     return folders
+
+
+def _refuse_others(out: Path, studio: Studio, settings: EvaluateSettings) -> None:
+    mine = (studio.identity()["decoder"], settings.split)
+    others = [one for one in drawn_by(out) if one != mine]
+    if others:
+        decoder, split = others[0]
+        raise RenderingError(
+            f"{out / FOLDER}: holds pictures of {counted(len(others), 'clip')} of the {split} split by {decoder}; "
+            f"these would be of the {mine[1]} split by {mine[0]}. Choose another --out, or replace them: --overwrite"
+        )
 
 
 def examples_of(
@@ -99,8 +119,8 @@ def examples_of(
             for b in wanted:
                 clip_id = scene.clips[b].clip_id
                 note = (
-                    f"Number {chosen[clip_id] + 1} of {len(order)} clips by the error of {titles[ranking]}, "
-                    "hardest first."
+                    f"Number {chosen[clip_id] + 1} of {len(order)} clips by the latent error (future-frame L1) of "
+                    f"{titles[ranking]}, hardest first."
                 )
                 found[clip_id] = _example(scene, b, measured, studio, drawn, titles, note)
         told(len(scene))
@@ -152,6 +172,9 @@ def _example(
     without = {k: pixels[b] for k, pixels in drawn[parted].without.items()} if parted else {}
     times = scene.times_BT[b]
     agents, by = _agents(scene, b, scenes)
+    failures = _failures(scene, b, studio, drawn)
+    nearest = {name: nearest_of(scene, b, studio, drawn[name].drawn) for name, found in failures.items() if not found}
+    moves = moving_pixels(scene, studio, observed(scene, studio))[b].numpy()
     return DecodedExample(
         scene.clips[b].clip_id,
         tuple((times[scene.context :] - times[scene.context - 1]).tolist()),
@@ -165,11 +188,13 @@ def _example(
         {k: influence_map(drawn[parted].pixels_BT3HW[b], pixels) for k, pixels in without.items()},
         agents,
         common_box(seen, methods),
-        failures=_failures(scene, b, studio, drawn),
+        failures=failures,
         decoder=studio.identity()["decoder"],
         note=note,
         split=scene.settings.split,
         agents_by=by,
+        errors={name: errors_by_region(seen, ideal, frames, agents, moves) for name, frames in methods.items()},
+        nearest={name: one for name, one in nearest.items() if one is not None},
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..decoded import Failure
+from ..decoded import Failure, Strengths
 from ..diagnostics.diagnostic import Part
 from ..diagnostics.scene import Scene
 from ..scores import DiagnosticInfo
 from .diagnostics import NO_DETECTOR, PROVENANCE, DecodedDiagnostic
 from .drawn import DETECTOR, Drawn, Studio, observed, oracle
 from .failure_settings import Attribution, FailureSettings, Symptom
-from .failures import find_failures
+from .failures import find_failures, strengths_of
 from .pair import Future, Pair
 
 RULE = FailureSettings()
@@ -55,9 +55,25 @@ def failures_of(scene: Scene, b: int, studio: Studio, predicted: Drawn) -> list[
     """What is wrong with a method's future of one clip, and whether the oracle shows it too."""
     pair = _pair(scene, b, studio)
     return [
-        Failure(one.symptom.name.lower(), one.attribution.name.lower(), one.evidence)
+        Failure(
+            one.symptom.name.lower(), one.attribution.name.lower(), one.evidence,
+            Strengths(one.predicted, one.oracle, one.shared),
+        )
         for one in find_failures(pair, pair.read(_future(predicted, b)), studio.lpips)
-    ]
+    ]  # fmt: skip
+
+
+def nearest_of(scene: Scene, b: int, studio: Studio, predicted: Drawn) -> Failure | None:
+    """The symptom that comes nearest to its threshold without reaching it; None where none shows half of one."""
+    pair = _pair(scene, b, studio)
+    below = {
+        symptom: one for symptom, one in strengths_of(pair, pair.read(_future(predicted, b))).items()
+        if RULE.material <= one.predicted < 1.0
+    }  # fmt: skip
+    if not below:
+        return None
+    symptom, one = max(below.items(), key=lambda item: item[1].predicted)
+    return Failure(symptom.name.lower(), "", one.evidence, Strengths(one.predicted, one.oracle, one.shared))
 
 
 def _of_oracle(scene: Scene, b: int, studio: Studio) -> list[Symptom]:

@@ -1,6 +1,6 @@
 """Why a decoded future fails (appendix H, the operational taxonomy): observable symptoms, attributed by the oracle.
 
-Panel B names what is wrong in P against X (`symptoms.py`, `picture_symptoms.py`). Panel A asks how much of it the
+Panel B names what is wrong in P against X (`symptoms.py`, `pace.py`, `scenery.py`). Panel A asks how much of it the
 oracle decode O shows already. The answer is a diagnosis, not a cause: a predicted latent that no decoder has met may
 make a decoder fail that is fine otherwise.
 
@@ -23,8 +23,9 @@ from .counterparts import Picture, crop
 from .failure_settings import Attribution, FailureSettings, Symptom
 from .metrics.lpips import Lpips
 from .metrics.motion import Mask
+from .pace import under_dispersion
 from .pair import Pair, Reading
-from .picture_symptoms import layout_drift, new_edges, under_dispersion
+from .scenery import layout_drift, lost_detail, new_edges, scenery_substitution
 from .symptoms import (
     Decoded,
     Observed,
@@ -38,7 +39,9 @@ from .symptoms import (
 )
 
 _CROP = 64  # px a side at which LPIPS sees an agent
-_STATIC = (Symptom.LAYOUT_DRIFT, Symptom.UNSUPPORTED_CONTENT)
+_STATIC = (
+    Symptom.LAYOUT_DRIFT, Symptom.UNSUPPORTED_CONTENT, Symptom.LOST_DETAIL, Symptom.SCENERY_SUBSTITUTION,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def strengths_of(pair: Pair, predicted: Reading) -> dict[Symptom, Strength]:
         Symptom.UNSUPPORTED_CONTENT: stronger(
             unsupported_agents(*three), new_edges(oracle.scenery, predicted.scenery, settings)
         ),
+        Symptom.LOST_DETAIL: lost_detail(oracle.scenery, predicted.scenery, settings),
+        Symptom.SCENERY_SUBSTITUTION: scenery_substitution(oracle.scenery, predicted.scenery, settings),
     }
 
 

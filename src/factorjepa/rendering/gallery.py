@@ -89,17 +89,18 @@ def channel_sheet(example: DecodedExample, frame: int = -1) -> Frame | None:
     if not channels:
         return None
     whole = example.methods[example.removed_from][frame]
-    factor, high = panels.factor_of(whole), panels.influence_range(example.influence)
+    changes = example.change_maps()
+    factor, high = panels.factor_of(whole), panels.heat_range(changes)
     futures = [whole, *(example.without[k][frame] for k in channels)]
     above = [_panel(example, one, frame, contour=True, box=False) for one in futures]
     maps: list[Frame | None] = [None]
     for k in channels:
-        values = example.influence.get(k)
+        values = changes.get(k)
         maps.append(None if values is None else panels.enlarged(panels.heat(whole, values[frame], high), factor))
     heads = [example.title_of(example.removed_from), *(f"without {CHANNELS[k]}" for k in channels)]
     said = (
-        f"{example.clip_id}, {ahead(example.seconds[frame])}. {example.changes()} Below: influence, from none "
-        f"(grey) to {high * whole.shape[0] * whole.shape[1]:.0f} times the picture's mean (yellow), square root."
+        f"{example.clip_id}, {ahead(example.seconds[frame])}. {example.changes()} Below: where, all on "
+        f"one scale from none (grey) to {100 * high:.0f} % of the range (yellow), by its square root."
     )
     return sheet(heads, [Row(above), Row(maps, follows=True, blank=True)], said)
 

@@ -32,9 +32,13 @@ def boxed(boxes_N4: NDArray[np.float64], height: int, width: int) -> Mask:
 
 def gradient(picture: Picture) -> NDArray[np.float32]:
     """Length of the grey picture's gradient per pixel, central differences."""
+    return np.asarray(np.hypot(*slopes(picture)), np.float32)
+
+
+def slopes(picture: Picture) -> NDArray[np.float32]:
+    """`[2, H, W]` of the grey picture, across and down."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    across, down = (cv2.Sobel(grey, cv2.CV_32F, *axis, ksize=3, scale=1 / 8) for axis in ((1, 0), (0, 1)))
-    return np.asarray(np.hypot(across, down), np.float32)
+    return np.stack([cv2.Sobel(grey, cv2.CV_32F, *axis, ksize=3, scale=1 / 8) for axis in ((1, 0), (0, 1))])
 
 
 def strongest_around(values_HW: NDArray[np.float32]) -> NDArray[np.float32]:

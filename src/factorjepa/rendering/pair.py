@@ -19,7 +19,8 @@ from ..errors import RenderingError
 from .failure_settings import FailureSettings
 from .metrics.motion import Floats, Mask, future_flow
 from .outlines import boxed, pictures_of
-from .picture_symptoms import OwnMotion, Pace, Scenery
+from .pace import OwnMotion, Pace
+from .scenery import Scenery
 from .symptoms import Decoded, Observed
 
 

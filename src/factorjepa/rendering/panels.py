@@ -22,7 +22,8 @@ PANEL = 224  # px a side that a small frame is enlarged to, or nearly
 RED = (225, 38, 38)
 _HALO = (18, 20, 24)
 _STRAIGHT = 0.8  # px that a contour may be off where it is drawn straight
-_FAINTEST, _STRONGEST = 0.12, 0.85  # of heat over the grey frame: where there is no influence the frame is seen
+LEAST_SCALE = 0.02  # of the range, five grey levels: no scale of heat ends below
+_STRONGEST = 0.85  # of heat over the grey frame: where nothing changes, it is grey
 # Viridis in nine steps: brightness rises evenly, so that it reads in grey and to colour-blind eyes.
 _VIRIDIS = np.array([
     (68, 1, 84), (71, 44, 122), (59, 81, 139), (44, 113, 142), (33, 144, 141), (39, 173, 129), (92, 200, 99),
@@ -113,21 +114,23 @@ def framed(picture: Frame, colour: tuple[int, int, int] = RED) -> Frame:
     return drawn
 
 
-def influence_range(maps: Mapping[str, NDArray[np.float32]]) -> float:
-    """The one upper end of all influence maps of an example: all but the strongest half of a hundredth lie below it."""
-    values = np.concatenate([one.ravel() for one in maps.values()]) if maps else np.zeros(1, np.float32)
-    high = float(np.quantile(values, 0.995))
-    return high if high > 0 else 1.0
+def heat_range(maps: Mapping[str, NDArray[Any]]) -> float:
+    """The one upper end of all maps of an example: all but the strongest half of a hundredth lie below it.
+
+    Maps are of changes, in shares of the range. A scale that ended below what an eye can see would paint noise.
+    """
+    values = np.concatenate([np.zeros(1), *(one.ravel() for one in maps.values())])
+    return max(float(np.quantile(values, 0.995)), LEAST_SCALE)
 
 
 def heat(frame: Frame, values_HW: NDArray[Any], high: float) -> Frame:
-    """Influence over the grey frame, from 0 to `high`; colour and opacity grow with its square root.
+    """Changes over the grey frame, from 0 to `high`; colour and opacity grow with their square root.
 
-    Influence is concentrated: a linear scale would show a channel that acts everywhere as one that does nothing.
+    Changes are concentrated: a linear scale would show a channel that acts everywhere as one that does nothing.
     """
     grey = cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY)[..., None]
     shares = np.sqrt(np.clip(values_HW / high, 0, 1))
-    opacity = (_FAINTEST + (_STRONGEST - _FAINTEST) * shares)[..., None]
+    opacity = _STRONGEST * shares[..., None]
     return np.clip(opacity * colours(shares) + (1 - opacity) * grey, 0, 255).astype(np.uint8)
 
 

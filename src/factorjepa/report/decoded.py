@@ -17,12 +17,13 @@ from ..statistics.comparison import FILE
 from ..statistics.contrasts import OURS
 from ..statistics.intervals import CONSTANT
 from ..words import counted
+from .failures import ATTRIBUTIONS, OURS_TOO, SYMPTOMS, plain
 from .markup import Markup, joined, tag
 from .material import Decoded, arranged
 from .numbers import NOTHING, decimals, interval, number
 from .strata import strata_tables
 from .tables import Cell, table
-from .viewer import ATTRIBUTIONS, SYMPTOMS, plain, viewers
+from .viewer import viewers
 
 SCORES, COMPARISON = "scores.parquet", "comparison"
 COLUMNS = {
@@ -235,7 +236,7 @@ def _counts(scores: Scores, rows: Sequence[ScoreRow], backbone: str) -> Markup |
         f"Share of clips, with its 95 % interval over cities (none where all are alike); below it, clips of all seeds: "
         f"{' / '.join(ATTRIBUTIONS.values())}. "
         f"{'The oracle: looked at as if it were a prediction. ' if best else ''}Attribution is diagnostic, not causal: "
-        "a predicted latent may be one that no decoder has met."
+        f"a predicted latent may be one that no decoder has met. {OURS_TOO}"
     )
     heads: list[str | Cell] = [
         "symptom", *(["Target latent (oracle)"] if best else []), *(titles[method] for method in methods)

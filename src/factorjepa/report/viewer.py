@@ -5,52 +5,32 @@ is shown is the name of a picture and the number of a frame, which the page's sc
 furthest frame of every method is there to see.
 
 Names of pictures in example n: `d<n>-<source>-<frame>`; sources: observed, oracle, m0.., xL.. (without), iL..
-(influence), agents (contours).
+(influence), agents (contours). Of errors there is one picture a source, `d<n>-e-<source>`.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from ..decoded import CHANNELS, DecodedExample, Failure
+from ..decoded import CHANNELS, DecodedExample
 from ..rendering import panels
 from ..rendering.gallery import ahead, column_order
 from ..rendering.panels import Frame
+from .failures import why
 from .markup import Markup, joined, tag
-from .numbers import number
 
 MOST, MOST_FRAMES = 6, 8  # examples on the page; frames of each
 BUDGET = 1_500_000  # characters of pictures, of all examples together
 _ONE = 500_000  # and of one
 _LADDER = ((256, 86), (224, 82), (192, 80), (160, 76), (128, 72), (96, 64), (64, 50))  # longer side in px, quality
 _SMOOTH = 3  # contours are traced on a grid this much finer
-
-SYMPTOMS = {
-    "layout_drift": ("Layout drift", "what stands still has moved"),
-    "agent_omission": ("Agent omission", "an agent is missing or has faded"),
-    "agent_duplication": ("Agent duplication", "one agent appears more than once"),
-    "interaction_inconsistency": ("Interaction inconsistency", "neighbours stand or move wrongly to each other"),
-    "motion_under_dispersion": ("Motion under-dispersion", "what moves is slowed, or blurred towards an average"),
-    "appearance_substitution": ("Appearance substitution", "an agent is in its place but looks different"),
-    "unsupported_content": ("Unsupported content", "something appears that was never there"),
-}
-ATTRIBUTIONS = {
-    "prediction_conditioned": "only in the prediction",
-    "mixed": "in both, stronger in the prediction",
-    "oracle_present": "the oracle shows it too",
-}
-
-
-def plain(name: str) -> str:
-    """`oracle-present` and `oracle_present` are one."""
-    return str(name).replace("-", "_").replace(" ", "_")
 
 
 def viewers(examples: Sequence[DecodedExample]) -> Markup | None:
@@ -86,13 +66,21 @@ class _View:
         found = {"observed": example.observed_THW3, "oracle": example.oracle_THW3}
         found |= {source: example.methods[method] for source, method in self.methods.items()}
         found |= {f"x{k}": example.without[k] for k in CHANNELS if k in example.without}
-        high = panels.influence_range(example.influence)
-        for k in CHANNELS:
-            if k in example.influence and self.removed:
-                whole = example.methods[example.removed_from]
-                maps = [panels.heat(*pair, high) for pair in zip(whole, example.influence[k], strict=True)]
-                found[f"i{k}"] = np.stack(maps)
+        changes = example.change_maps() if self.removed else {}
+        high = panels.heat_range(changes)
+        for k, values in changes.items():
+            whole = example.methods[example.removed_from]
+            found[f"i{k}"] = np.stack([panels.heat(*pair, high) for pair in zip(whole, values, strict=True)])
         return found
+
+    def errors(self) -> dict[str, NDArray[np.float64]]:
+        """How far the oracle and each method are off at each pixel, `[H, W]` of the range, mean over the future."""
+        example = self.example
+        if not example.errors:
+            return {}
+        drawn = {"oracle": example.oracle_THW3} | {one: example.methods[method] for one, method in self.methods.items()}
+        seen = example.observed_THW3.astype(np.int16)
+        return {source: np.abs(frames - seen).mean((0, 3)) / 255 for source, frames in drawn.items()}
 
     def title_of(self, source: str) -> str:
         return self.example.title_of(self.methods[source])
@@ -133,6 +121,10 @@ def _store(view: _View, limit: int) -> Markup:
     pictures = {f"{view.name}-last": view.example.last_HW3}
     for source, frames in view.sources().items():
         pictures |= {f"{view.name}-{source}-{k}": frames[at] for k, at in enumerate(view.frames)}
+    errors = view.errors()
+    high = panels.heat_range(errors)
+    ground = view.example.observed_THW3[-1]
+    pictures |= {f"{view.name}-e-{source}": panels.heat(ground, one, high) for source, one in errors.items()}
     kept = [
         tag("image", id=name, href=uri, width=width, height=height, preserveAspectRatio="none")
         for name, uri in _within(pictures, limit).items()
@@ -193,12 +185,20 @@ def _picture(
     still: bool = False,
     chosen: bool = False,
     over: Markup | None = None,
+    over_time: bool = False,
 ) -> Markup:
-    """`inside` is a viewBox; `data-of` names what the script shows here, `chosen` is the reader's choice."""
+    """`inside` is a viewBox; `data-of` names what the script shows here, `chosen` is the reader's choice.
+
+    `still` is the last seen frame and `over_time` a picture of all frames: both stay as they are, without a contour.
+    """
     last = len(view.frames) - 1
-    href = f"#{view.name}-last" if still else f"#{view.name}-{source}-{last}"
-    drawn = [tag("use", href=href, data_of=None if still else "chosen" if chosen else source)]
-    if not still and not source.startswith("i") and view.example.agents_THW is not None:
+    if still or over_time:
+        href = f"#{view.name}-last" if still else f"#{view.name}-{source}"
+        drawn = [tag("use", href=href)]
+        return tag("svg", drawn, over, viewBox=inside, class_=f"picture {kind}", role="img", aria_label=label)
+    href = f"#{view.name}-{source}-{last}"
+    drawn = [tag("use", href=href, data_of="chosen" if chosen else source)]
+    if not source.startswith("i") and view.example.agents_THW is not None:
         contour = f"#{view.name}-agents-{last}"
         drawn += [tag("use", href=contour, data_of="agents", class_=kind_) for kind_ in ("halo", "line")]
     return tag("svg", drawn, over, viewBox=inside, class_=f"picture {kind}", role="img", aria_label=label)
@@ -245,11 +245,10 @@ def _channels(view: _View) -> Markup | None:
         if k in view.example.influence:
             drawn.append(_picture(view, f"i{k}", whole, "thumb", f"influence of {CHANNELS[k]}"))
         choices.append(_choice(name, f"x{k}", words, drawn, False))
-    height, width = view.example.last_HW3.shape[:2]
-    most = panels.influence_range(view.example.influence) * height * width
+    most = panels.heat_range(view.example.change_maps())
     maps = (
-        f"{view.example.changes()} Below: where, normalised, all on one scale from none (grey) to {most:.0f} times the "
-        "picture's mean (yellow), by its square root."
+        f"{view.example.changes()} Below: where, all channels of this clip on one scale from none (grey) to "
+        f"{100 * most:.0f} % of the range (yellow), by its square root."
         if view.example.influence
         else ""
     )
@@ -269,27 +268,32 @@ def _whole(view: _View) -> str:
 
 
 def _failures(view: _View) -> Markup | None:
-    """In plain words, for every method; a script leaves those of the one that is shown."""
-    if not view.example.failures:
-        return None
+    """Why each method fails here; a script leaves that of the one that is shown."""
     parts = []
     for source, method in view.methods.items():
-        found = view.example.failures.get(method)
-        if found is None:
+        found, errors = view.example.failures.get(method), view.example.errors.get(method, ())
+        if found is None and not errors:
             continue
-        listed_ = tag("ul", [tag("li", _failure(one)) for one in found]) if found else tag("p", "None found.")
-        parts.append(tag("div", tag("h4", f"Failures of {view.title_of(source)} in this clip"), listed_,
-                         data_failures=source))  # fmt: skip
+        title, said = view.title_of(source), why(found, errors, view.example.nearest.get(method))
+        parts.append(
+            tag("div", tag("h4", f"What is wrong with {title} in this clip"), said,
+                _error_maps(view, source, title) if errors else None, data_failures=source)
+        )  # fmt: skip
+    if not parts:
+        return None
     return tag("div", parts, class_="failures", aria_live="polite")
 
 
-def _failure(one: Failure) -> Markup:
-    name, means = SYMPTOMS.get(plain(one.symptom), (str(one.symptom).replace("_", " "), ""))
-    where = ATTRIBUTIONS.get(plain(one.attribution), str(one.attribution).replace("_", " "))
-    numbers = ", ".join(
-        f"{what.replace('_', ' ')} {number(value, 2)}" for what, value in one.evidence.items() if math.isfinite(value)
+def _error_maps(view: _View, source: str, title: str) -> Markup:
+    """The oracle's and the method's errors, over the future, on one scale."""
+    maps = [
+        tag("figure", _picture(view, f"e-{one}", _whole(view), "thumb", f"error of {name}", over_time=True),
+            tag("figcaption", name))
+        for one, name in (("oracle", "Oracle decode"), (source, title))
+    ]  # fmt: skip
+    high = panels.heat_range(view.errors())
+    said = (
+        f"How far each pixel is off, mean over the future: from nothing (grey) to {100 * high:.0f} % of the range "
+        "(yellow), by its square root; one scale for all methods of this clip."
     )
-    return joined(
-        tag("b", name), f": {means}. " if means else ". ", tag("em", f"{where[0].upper()}{where[1:]}."),
-        tag("small", f" {numbers}") if numbers else None,
-    )  # fmt: skip
+    return tag("div", maps, tag("p", said, class_="missing"), class_="maps")

@@ -31,8 +31,13 @@ def simulate(
     """
     from .. import commands
     from ..config import resolve
-    from ..corpus.simulated import SimulationPlan, choose_audit_cities, simulate_corpus
-    from ..corpus.splits import Split
+    from ..corpus.simulated import (
+        SimulationPlan,
+        choose_audit_cities,
+        enough_clips,
+        simulate_corpus,
+        without_clips,
+    )
     from ..world import WorldSettings
 
     world = resolve(WorldSettings, preset, overrides or [])
@@ -52,11 +57,12 @@ def simulate(
             markup=False,
             soft_wrap=True,
         )
-    empty = [split.value for split in Split if not manifest.select(split=split)]
+    empty = without_clips(plan, (clip.split for clip in manifest))
     if empty:
+        enough = enough_clips(plan)
+        more = f"--clips {enough} gives each some" if enough else "more --clips, cities or larger --shares may"
         error_console.print(
-            f"no clips for {', '.join(empty)}: whole sources go to one split. Ask for more --clips, or for fewer "
-            "--clips-per-source",
+            f"no clips for {', '.join(empty)}: whole sources go to one split, and audit takes whole cities. {more}",
             highlight=False,
             soft_wrap=True,
         )

@@ -153,22 +153,31 @@ def render(
     data: Data = None,
     targets: Targets = None,
     change: Change = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace pictures of another decoder or split.")
+    ] = False,
     device: Device = None,
 ) -> None:
     """Draw the future of a few clips: observed, oracle, every method, and with a channel left out.
 
+    Pictures that the same decoder drew of the same split before are replaced.
+
     Example:  [bold]factorjepa decode render runs/frozen-17 runs/factorjepa-17 --out scores --count 3[/bold]
     """
     from ..config import resolve
+    from ..decoded import drawn_by
     from ..diagnostics.settings import EvaluateSettings
     from ..rendering.evaluation import Looking
     from ..rendering.examples import render as draw
 
     settings = resolve(EvaluateSettings, None, change or [], split=split, clips=clips)
-    looking = Looking(decoder, None, detector)
+    looking, earlier = Looking(decoder, None, detector), len(drawn_by(out))
     with counting("rendering", "clip") as progress:
-        folders = draw(runs, out, looking, settings, chosen_device(device), count, data, targets, progress)
-    console.print(f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at", highlight=False, soft_wrap=True)
+        folders = draw(runs, out, looking, settings, chosen_device(device), count, data, targets, progress, overwrite)
+    instead = f", in place of {counted(earlier, 'clip')} drawn before" if earlier else ""
+    console.print(
+        f"{folders[0].parent}: {counted(len(folders), 'clip')} to look at{instead}", highlight=False, soft_wrap=True
+    )
 
 
 def _failing(comparison: Comparison, scores: Scores) -> str:

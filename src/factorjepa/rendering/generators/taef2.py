@@ -6,6 +6,7 @@ shapes; the file's encoder, run through this decoder, gives the picture back (te
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from ...backbones.weights import sha256_of
 from ...errors import RenderingError
+from ...words import counted
 from .generator import Generator
 
 _WIDTH, _LATENTS = 64, 32
@@ -34,10 +36,13 @@ class Taef2(Generator):
         """With a released decoder's weights; every key must fit."""
         state = read_state(Path(path))
         generator = cls()
-        try:
-            generator.layers.load_state_dict(state, strict=True)
-        except RuntimeError as error:
-            raise RenderingError(f"{path}: is not a taef2 decoder: {error}") from None
+        if other := _differences(generator.layers.state_dict(), state):
+            more = f" and {counted(len(other) - 1, 'other difference')}" if len(other) > 1 else ""
+            raise RenderingError(
+                f"{path}: is not a taef2 decoder: {other[0]}{more}. Give the file of a released taef2 decoder, such as "
+                "taef2_decoder.pth"
+            )
+        generator.layers.load_state_dict(state, strict=True)
         generator.origin = f"{Path(path).name} (sha256 {sha256_of(Path(path))[:16]})"
         return generator
 
@@ -67,6 +72,17 @@ def read_state(path: Path) -> dict[str, Tensor]:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise RenderingError(f"{path}: holds no plain table of weights")
     return {name: value.float() for name, value in state.items()}
+
+
+def _differences(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """In words: tensors that are not there, of another shape, or too many."""
+    lacking = [f"it has no {name!r}" for name in wanted if name not in found]
+    other = [
+        f"{name!r} is {list(found[name].shape)}, not {list(one.shape)}"
+        for name, one in wanted.items()
+        if name in found and found[name].shape != one.shape
+    ]
+    return [*lacking, *other, *(f"nothing is called {name!r}" for name in found if name not in wanted)]
 
 
 def decoder_layers() -> nn.Sequential:

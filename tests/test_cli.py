@@ -284,7 +284,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     out = tmp_path / "demo"
     words = [
         "study", "--preset", "demo", "--out", out, "methods=[frozen,full,wise_0.3]", "seeds=[17]", "clips=20",
-        "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4", "side_by_side=1",
+        "tested=3", "examples=0", "decoding.updates=1", "decoding.batch=4", "side_by_side=1", "beside_teacher=1",
         'street=["size=32","seconds=[4.5,4.6]"]', "training.updates=1", "tuned={wise_0.3: {keep: 1}}",
         "tuning={lr: [0.00001, 0.001]}",
         *(f"training.{key}={value}" for key, value in training.items()),
@@ -295,6 +295,9 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr
+    assert "not finished" not in ran.stderr
+    assert "full: lr=" in (out / "beside" / "runs_without_packets.log").read_text()
+    assert "decoder.safetensors" in (out / "beside" / "decoder.log").read_text()
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/9"] == [f"{k}/9" for k in range(1, 10)]
     tried = (out / "tuning" / "chosen.csv").read_text().splitlines()
     assert [line.split(",")[:2] for line in tried[1:]] == [["full", "1e-05"], ["full", "0.001"]]

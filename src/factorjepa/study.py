@@ -56,6 +56,9 @@ class StudySettings(Settings):
     tuning: dict[str, tuple[Any, ...]] = Field(default={})
     side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
     windows: bool = True  # decode every window once and keep it, for all runs
+    # Runs at a time, of methods that need no teacher, and the decoder, while the teacher looks at the clips (0: none).
+    # The teacher works on the cores: for a machine with a GPU.
+    beside_teacher: int = Field(default=0, ge=0)
 
     split: Literal["test", "audit", "validation"] = "test"
     tested: int | None = Field(default=None, ge=1)  # a stratified subset of at most this many clips

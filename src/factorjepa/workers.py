@@ -11,6 +11,11 @@ import threading
 def begin_worker() -> None:
     """First thing in every worker: leave Ctrl-C to the parent (it reaches the whole group), and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """From now on this process does not outlive the one that started it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal import console, counting
+from .beside import Part, beside_the_teacher, packet_free
 from .comparison import compare
 from .data import simulate
 from .decode import evaluate as decode_evaluate
@@ -108,10 +110,9 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 clips_per_source=settings.clips_per_source, shares=settings.shares,
             )  # fmt: skip
         elif stage == "targets":
-            for window, splits in settings.looked_at().items():
-                targets(
-                    corpus, list(settings.teacher), split=splits, replication=window, device=settings.teacher_device
-                )  # fmt: skip
+            parts = _beside(settings) if STAGES.index(until) > STAGES.index("strata") else {}
+            with beside_the_teacher(settings, out, parts) if parts else contextlib.nullcontext():
+                _targets(settings, corpus)
         elif stage == "strata":
             _strata(settings, corpus)
         elif stage == "tune":
@@ -125,12 +126,53 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 examples=settings.examples, side_by_side=beside,
             )  # fmt: skip
         elif stage == "decode":
-            _decode(settings, corpus, out, jobs, settings.measured(windows), beside)
+            _decode(settings, out, jobs, settings.measured(windows), beside)
         elif stage == "compare":
             compare([scores], scores / "comparison", mixed=settings.mixed)
         else:
             return make_report(scores, runs, corpus).page
     return None
+
+
+def _targets(settings: StudySettings, data: Path) -> None:
+    for window, splits in settings.looked_at().items():
+        targets(data, list(settings.teacher), split=splits, replication=window, device=settings.teacher_device)
+
+
+def _beside(settings: StudySettings) -> dict[str, Part]:
+    """What need not wait for the teacher."""
+    if not settings.beside_teacher:
+        return {}
+    parts: dict[str, Part] = {}
+    if packet_free(settings):
+        parts["runs without packets"] = _train_packet_free
+    if settings.draws() == "train":
+        parts["decoder"] = _train_decoder
+    return parts
+
+
+def _train_packet_free(settings: StudySettings, out: Path) -> None:
+    methods = packet_free(settings)
+    tuned = {name: values for name, values in settings.tuned.items() if name in methods}
+    alone = settings.model_copy(update={"methods": methods, "tuned": tuned})
+    data, windows = alone.corpus(out), out / "windows" if alone.windows else None
+    if alone.tuning:
+        alone = _tune(alone, data, out, windows, alone.beside_teacher)
+    _train(alone, data, alone.jobs(data, out / "runs", windows), windows, alone.beside_teacher)
+
+
+def _train_decoder(settings: StudySettings, out: Path) -> Path:
+    """The study's own decoder, trained if it is not there."""
+    from ..config import dump
+    from ..decoded import DECODER
+    from ..training.run import RunDirectory
+
+    folder, wanted = out / "decoder", settings.decode_settings(settings.corpus(out))
+    if (folder / DECODER).is_file():
+        RunDirectory.existing(folder).refuse_other(dump(wanted), ())
+    else:
+        train_decoder(wanted, folder, resume=True)
+    return folder
 
 
 def _strata(settings: StudySettings, data: Path) -> None:
@@ -143,28 +185,15 @@ def _strata(settings: StudySettings, data: Path) -> None:
         console.print(f"no strata: {error}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _decode(
-    settings: StudySettings, data: Path, out: Path, jobs: list[Job], change: list[str], side_by_side: int
-) -> None:
+def _decode(settings: StudySettings, out: Path, jobs: list[Job], change: list[str], side_by_side: int) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
-    from ..config import dump
-    from ..decoded import DECODER
-    from ..training.run import RunDirectory
-
     draws = settings.draws()
     runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
     if draws == "none" or not runs:
         why = "decoder is none" if draws == "none" else "no method of `decoded` is in this study"
         console.print(f"left out: {why}", highlight=False)
         return
-    decoder = None
-    if draws == "train":
-        decoder = out / "decoder"
-        wanted = settings.decode_settings(data)
-        if (decoder / DECODER).is_file():
-            RunDirectory.existing(decoder).refuse_other(dump(wanted), ())
-        else:
-            train_decoder(wanted, decoder, resume=True)
+    decoder = _train_decoder(settings, out) if draws == "train" else None
     scores, split, clips = out / "scores", settings.split, settings.clips_decoded()
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
     decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)

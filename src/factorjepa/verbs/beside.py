@@ -1,0 +1,86 @@
+"""What a study trains while the teacher looks at its clips: the teacher has the cores, a GPU would have nothing to do.
+
+Each part is a process of its own, whose output goes to `beside/` in the study's folder. What one does not finish, the
+study's own stage does later, and says why it cannot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..commands import carry_out, command
+from ..terminal import error_console
+from ..workers import end_with_parent
+
+if TYPE_CHECKING:
+    from ..study import StudySettings
+
+FOLDER = "beside"
+Part = Callable[["StudySettings", Path], object]
+
+
+@contextlib.contextmanager
+def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part]) -> Iterator[None]:
+    """Run `parts` while the block runs; it ends when they have ended."""
+    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    spawn = multiprocessing.get_context("spawn").Process
+    processes = {
+        name: spawn(target=_carry_out, args=(part, settings, out, _log(out, name), command()))
+        for name, part in parts.items()
+    }
+    for process in processes.values():
+        process.start()
+    try:
+        yield
+    except BaseException:
+        _stop(list(processes.values()))
+        raise
+    for name, process in processes.items():
+        process.join()
+        if process.exitcode:
+            error_console.print(
+                f"{name}, beside the teacher: not finished, {_log(out, name)} says why; a later stage goes on with it",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def packet_free(settings: StudySettings) -> tuple[str, ...]:
+    """The methods whose runs need no teacher."""
+    from ..adaptation import method_named
+
+    return tuple(name for name in settings.methods if not method_named(name).reads_packets)
+
+
+def _log(out: Path, name: str) -> Path:
+    return out / FOLDER / f"{name.replace(' ', '_')}.log"
+
+
+def _stop(processes: list[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()  # as SIGTERM stops a verb: updates are finished and saved
+    for process in processes:
+        process.join()
+
+
+def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: str) -> None:
+    """In the process: its words go to a file, and Ctrl-C, which reaches it too, is left to the parent."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupt)
+    carry_out(line)
+    with log.open("ab", buffering=0) as opened:
+        os.dup2(opened.fileno(), 1)
+        os.dup2(opened.fileno(), 2)
+    part(settings, out)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

@@ -304,6 +304,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     (chosen,) = [line.split(",")[1] for line in tried if line.endswith(",yes")]
     assert f"lr: {float(chosen)}" in (out / "runs" / "full-17" / "config.yaml").read_text()
     assert "lr at the end of what was tried" in ran.stdout
+    assert "training.lr is not used: lr is tuned" in ran.stderr
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")
     shown = page.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal import console, counting
+from ..terminal import console, counting, error_console
 from .beside import Part, beside_the_teacher, packet_free
 from .comparison import compare
 from .data import simulate
@@ -205,6 +205,9 @@ def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, 
     """Train the candidates of every method and keep what validation chooses; the chosen run is one of the study's."""
     from ..training.tuning import TUNING, adopt, choose, write_tried
 
+    for name in sorted(settings.tuning.keys() & settings.training.keys()):
+        said = f"training.{name} is not used: {name} is tuned (tuning={{}} tunes nothing)"
+        error_console.print(said, highlight=False)
     tried = settings.candidates(data, out / TUNING, windows)
     _train(settings, data, [one.job for several in tried.values() for one in several], windows, side_by_side)
     choices = {name: choose(several) for name, several in tried.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from factorjepa.diagnostics.asks import PLAIN, Predicted
 from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.errors import RenderingError
+from factorjepa.rendering import examples
 from factorjepa.rendering.evaluation import Looking
 from factorjepa.rendering.examples import influence_map, render, without_channel
 from factorjepa.rendering.where import errors_by_region
@@ -29,8 +31,12 @@ from factorjepa.verbs.decode import decode_app
 from .test_decode_evaluation import CPU, subject
 
 
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_examples_hold_every_method_and_the_channels_of_ours(
-    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [trained("factorjepa"), trained("frozen"), trained("factorjepa_raw")]
     settings = EvaluateSettings(split="audit", clips=4)
@@ -50,6 +56,13 @@ def test_examples_hold_every_method_and_the_channels_of_ours(
             assert ((np.abs(sums - 1) < 1e-3) | (sums < 1e-6)).all(), "shares of the change, or no change at all"
         for errors in example.errors.values():
             assert sum(one.area for one in errors) == pytest.approx(1.0)
+    before = {path: path.read_bytes() for path in (tmp_path / "decoded").rglob("*.*")}
+    with monkeypatch.context() as patched:
+        patched.setattr(examples, "write_gallery", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            render(runs[:2], tmp_path, Looking(decoder_folder), settings, CPU, 1)
+    after = {path: path.read_bytes() for path in (tmp_path / "decoded").rglob("*.*")}
+    assert after == before, "what was there stays until all that is new is written"
     render(runs[:2], tmp_path, Looking(decoder_folder), settings, CPU, 1)
     assert len(read_all_decoded(tmp_path)[0]) == 1, "pictures of an earlier rendering are replaced"
 

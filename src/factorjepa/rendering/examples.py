@@ -40,6 +40,7 @@ from .panels import common_box
 from .where import errors_by_region
 
 OURS = "factorjepa"
+_BESIDE = ".pictures"  # where new ones wait in OUT/decoded
 EPSILON = 1e-8  # of an influence map
 
 Progress = Callable[[int, int], object]
@@ -72,12 +73,26 @@ def render(
         check_fits(studio, looking, evaluator)
         subjects = subjects_of(first, evaluator, device)
         made = examples_of(subjects, evaluator, studio, count, progress)
-        for old in (out / FOLDER).glob(f"*/{ABOUT}"):
-            shutil.rmtree(old.parent)  # of an earlier rendering
-        named_examples = {f"{number:02d}": example for number, example in enumerate(made)}
-        folders = [write_decoded(out / FOLDER / name, example) for name, example in named_examples.items()]
-        write_gallery(out / FOLDER, named_examples)
-    return folders
+        return _replace_pictures(out / FOLDER, {f"{number:02d}": example for number, example in enumerate(made)})
+
+
+def _replace_pictures(folder: Path, examples: Mapping[str, DecodedExample]) -> list[Path]:
+    """Written beside the earlier ones, which go when all are there: a full disk or a kill leaves those as they were."""
+    beside = folder / _BESIDE
+    shutil.rmtree(beside, ignore_errors=True)  # of a killed rendering
+    try:
+        for name, example in examples.items():
+            write_decoded(beside / name, example)
+        write_gallery(beside, examples)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    for old in folder.glob(f"*/{ABOUT}"):
+        shutil.rmtree(old.parent)
+    for new in sorted(beside.iterdir()):
+        new.replace(folder / new.name)
+    beside.rmdir()
+    return [folder / name for name in examples]
 
 
 def _refuse_others(out: Path, studio: Studio, settings: EvaluateSettings) -> None:

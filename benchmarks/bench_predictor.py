@@ -2,6 +2,7 @@
 
     python benchmarks/bench_predictor.py --arch vjepa2_1_vit_giant_384 --batch 4
     python benchmarks/bench_predictor.py                      # nano, on whatever is here
+    python benchmarks/bench_predictor.py --batch 16 --agents 24 --neighbours 4 --filled 0.2    # as dense clips are
 
 One step is forward, the whole objective and backward, on random context tokens, agents and pairs: under bf16 autocast
 on a GPU, in fp32 on a CPU. Each variant is timed in the same process and given as a ratio to `monolithic`. Only torch
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import statistics
 import sys
 import time
@@ -40,13 +42,15 @@ VARIANTS = {
     "monolithic late": MonolithicOptions(injection="late"),
     "monolithic both": MonolithicOptions(injection="both"),
     "factorized": FactorizedOptions(),
+    "factorized padded": FactorizedOptions(),  # as if nobody knew how many pairs each clip has
     "factorized both": FactorizedOptions(injection="both"),
     "factorized motion": FactorizedOptions(interactions="motion"),
     "factorized slots": FactorizedOptions(agents="slots"),
 }
 
 
-def agents(batch: int, count: int, neighbours: int, device: torch.device) -> ObjectStates:
+def agents(batch: int, count: int, neighbours: int, filled: float, device: torch.device) -> ObjectStates:
+    """The first clip has all pairs, the others so many that `filled` of all places hold one."""
     generator = torch.Generator(device).manual_seed(0)
 
     def uniform(*shape: int) -> Tensor:
@@ -57,14 +61,18 @@ def agents(batch: int, count: int, neighbours: int, device: torch.device) -> Obj
     geometry[..., 4:8] = 0.04 * (geometry[..., 4:8] - 0.5)
     first = torch.arange(count, device=device).repeat_interleave(neighbours)
     second = (first + 1 + torch.arange(count * neighbours, device=device) % neighbours) % count
+    pairs = count * neighbours
+    others = round(pairs * (filled * batch - 1) / max(1, batch - 1))
+    counts = (pairs, *(max(0, min(pairs, others)),) * (batch - 1))
     return ObjectStates(
         F.normalize(uniform(batch, count, 64) - 0.5, dim=-1),
         geometry,
         torch.ones(batch, count, dtype=torch.bool, device=device),
         torch.arange(count, device=device).expand(batch, -1),
         torch.stack((first, second), dim=-1).expand(batch, -1, -1),
-        torch.ones(batch, count * neighbours, dtype=torch.bool, device=device),
+        torch.arange(pairs, device=device) < torch.tensor(counts, device=device)[:, None],
         context=12,
+        pair_counts=counts,
     )
 
 
@@ -89,7 +97,9 @@ def measure(name: str, arguments: argparse.Namespace, device: torch.device) -> d
             torch.rand(batch, arguments.agents), torch.ones(batch, arguments.agents),
         )  # fmt: skip
     model.set_recompute(arguments.recompute)
-    states = agents(batch, arguments.agents, arguments.neighbours, device)
+    states = agents(batch, arguments.agents, arguments.neighbours, arguments.filled, device)
+    if name.endswith("padded"):
+        states = dataclasses.replace(states, pair_counts=None)
     called = torch.compile(model, fullgraph=True) if arguments.compile else model
     on_gpu = device.type == "cuda"
     wait = torch.cuda.synchronize if on_gpu else lambda: None
@@ -130,6 +140,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--agents", type=int, default=64)
     parser.add_argument("--neighbours", type=int, default=12, help="pairs per agent")
+    parser.add_argument("--filled", type=float, default=1.0, help="share of the batch's places for pairs that hold one")
     parser.add_argument("--recompute", action="store_true", help="recompute activations in the backward pass")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--warmup", type=int, default=2)
@@ -158,7 +169,8 @@ def main(words: list[str]) -> int:
     result = {
         "benchmark": "predictor", "arch": arguments.arch, "machine": where, "torch": torch.__version__,
         "batch": arguments.batch, "agents": arguments.agents, "neighbours": arguments.neighbours,
-        "recompute": arguments.recompute, "compile": arguments.compile, "runs": arguments.runs, "rows": rows,
+        "filled": arguments.filled, "recompute": arguments.recompute, "compile": arguments.compile,
+        "runs": arguments.runs, "rows": rows,
     }  # fmt: skip
     publish(result, arguments.json)
     return 0

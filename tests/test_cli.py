@@ -300,10 +300,10 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     assert "decoder.safetensors" in (out / "beside" / "decoder.log").read_text()
     assert [line[:3] for line in ran.stdout.splitlines() if line[1:3] == "/9"] == [f"{k}/9" for k in range(1, 10)]
     tried = (out / "tuning" / "chosen.csv").read_text().splitlines()
-    assert [line.split(",")[:2] for line in tried[1:]] == [["full", "1e-05"], ["full", "0.001"]]
-    (chosen,) = [line.split(",")[1] for line in tried if line.endswith(",yes")]
+    assert [line.split(",")[:3] for line in tried[1:]] == [["file", "full", "1e-05"], ["file", "full", "0.001"]]
+    (chosen,) = [line.split(",")[2] for line in tried if line.endswith(",yes")]
     assert f"lr: {float(chosen)}" in (out / "runs" / "full-17" / "config.yaml").read_text()
-    assert "lr at the end of what was tried" in ran.stdout
+    assert "full: lr=" in ran.stdout
     assert "training.lr is not used: lr is tuned" in ran.stderr
     page = out / "scores" / "report" / "index.html"
     assert "Does factorization help?" in page.read_text(encoding="utf-8")

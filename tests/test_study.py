@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +14,9 @@ import yaml
 from factorjepa.adaptation import METHODS
 from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.config import preset_folder, resolve
-from factorjepa.errors import BackboneError, TrainingError
-from factorjepa.study import StudySettings
+from factorjepa.errors import BackboneError, ConfigError, TrainingError
+from factorjepa.study import STAGES, StudySettings
+from factorjepa.verbs.study import _beside
 
 
 def study(*overrides: str, preset: str = "demo") -> StudySettings:
@@ -59,3 +64,62 @@ def test_weights_are_missed_or_refused_before_the_study_begins() -> None:
 def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) -> None:
     assert study().corpus(tmp_path) == tmp_path / "dense"
     assert study("data=study/dense").corpus(tmp_path) == Path("study/dense")
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("tuning={seed: [1, 2]}", "seed is the study's own"),
+        ("training.method=full", "method is the study's own"),
+        ("tuning={lr: [1e-3, 0.001]}", "more than once"),
+        ("lpips=nowhere.pth", "lpips: there is no file nowhere.pth"),
+        ("detector=nowhere.onnx", "detector: there is no file"),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_refused_at_once(word: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        study("methods=[frozen,full]", word).check()
+
+
+def test_values_to_try_are_read_as_the_setting_reads_them() -> None:
+    tried = study("methods=[full]", "tuning={lr: [1e-4, 1e-3]}").candidates(Path("data"), Path("tuning"))
+    assert [one.values for one in tried["full"]] == [{"lr": 1e-4}, {"lr": 1e-3}]
+
+
+def test_only_what_wanted_stages_need_is_made_beside_the_teacher() -> None:
+    both = study("methods=[frozen,factorjepa]", "beside_teacher=1", "decoder=train")
+    assert set(_beside(both, ("targets", "train", "decode"))) == {"runs without packets", "decoder"}
+    assert set(_beside(both, ("targets", "train"))) == {"runs without packets"}
+    assert not _beside(both, ("targets", "strata"))
+    assert not _beside(study("methods=[factorjepa]", "beside_teacher=1", "decoder=train", "decoded=[full]"), STAGES)
+    assert not _beside(study("methods=[frozen,factorjepa]", "decoder=train"), STAGES)
+
+
+WAITING = """
+import sys, time
+from pathlib import Path
+from factorjepa.config import resolve
+from factorjepa.study import StudySettings
+from factorjepa.verbs.beside import beside_the_teacher
+
+def for_ever(settings, out):
+    (out / "began").touch()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    with beside_the_teacher(resolve(StudySettings, "demo"), Path(sys.argv[1]), {"sleeper": for_ever}):
+        pass
+"""
+
+
+def test_an_interrupt_while_the_study_waits_for_what_runs_beside_ends_that_too(tmp_path: Path) -> None:
+    script = tmp_path / "waiting.py"
+    script.write_text(WAITING)
+    study = subprocess.Popen([sys.executable, script, tmp_path], stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "began").exists():
+        assert study.poll() is None
+        time.sleep(0.05)
+    study.send_signal(signal.SIGINT)
+    _, errors = study.communicate(timeout=60)  # it ends, and so does the process that holds the same pipe
+    assert "waiting for what runs beside the teacher: sleeper" in errors
+    assert "KeyboardInterrupt" in errors

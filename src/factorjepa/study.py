@@ -98,6 +98,10 @@ class StudySettings(Settings):
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
+        for name in ("lpips", "detector"):
+            path = getattr(self, name)
+            if path is not None and not Path(path).is_file():
+                raise ConfigError(f"{name}: there is no file {path}")
         if self.data is not None:
             Corpus.open(Path(self.data))
         self.candidates(Path(), Path())
@@ -142,6 +146,10 @@ class StudySettings(Settings):
         """Settings of `evaluate`, with the windows that were decoded before."""
         return [*self.measuring, *([f"windows={windows}"] if windows is not None else [])]
 
+    def methods_decoded(self) -> tuple[str, ...]:
+        """Those of the study whose futures are drawn."""
+        return tuple(name for name in self.methods if self.decoded is None or name in self.decoded)
+
     def clips_decoded(self) -> int | None:
         """At most those that are measured."""
         asked = [count for count in (self.decoded_clips, self.tested) if count is not None]
@@ -163,7 +171,11 @@ class StudySettings(Settings):
                 tuned = {name: {**self.tuned.get(name, {}), **values}}
                 alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
                 (job,) = alone.jobs(data, folder, windows)
-                found.setdefault(name, []).append(Candidate(values, Job(job.settings, folder / f"{name}-{number}")))
+                read = {key: getattr(job.settings, key) for key in values}  # 1e-3 of a YAML file is a word
+                found.setdefault(name, []).append(Candidate(read, Job(job.settings, folder / f"{name}-{number}")))
+            tried = [str(candidate.values) for candidate in found[name]]
+            if twice := next((one for one in tried if tried.count(one) > 1), None):
+                raise ConfigError(f"tuning: {twice} is there more than once")
         return found
 
     def with_chosen(self, chosen: Mapping[str, Mapping[str, Any]]) -> StudySettings:
@@ -174,6 +186,9 @@ class StudySettings(Settings):
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""
         jobs = []
+        given = {*self.training, *self.tuning, *(key for values in self.tuned.values() for key in values)}
+        if own := sorted(given & {"data", "method", "seed"}):
+            raise ConfigError(f"training, tuned, tuning: {', '.join(own)} is the study's own (data, methods, seeds)")
         strange = sorted(self.tuned.keys() - set(self.methods))
         if strange:
             raise ConfigError(f"tuned: {', '.join(strange)} is not among the study's methods")

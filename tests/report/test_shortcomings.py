@@ -136,8 +136,8 @@ class TestTraining:
         assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
 
     def test_settings_that_validation_chose_are_tuned_and_others_are_unequal(self) -> None:
-        tried = [Tried(method, {"lr": "0.2"}, 0.4, True) for method in ("auto_rgn", "factorjepa")]
-        tried[0] = Tried("auto_rgn", {"lr": "0.1"}, 0.4, True)
+        tried = [Tried("nano", "auto_rgn", {"lr": "0.1"}, 0.4, True), Tried("", "factorjepa", {"lr": "0.2"}, 0.4, True)]
+        tried.append(Tried("small", "factorjepa", {"lr": "0.5"}, 0.4, True))  # of another backbone
         assert "Tuned" not in self.of(factorjepa={"config": "lr: 0.2"})
         said = self.of(tried, factorjepa={"config": "lr: 0.2"})
         assert "validation clips chose lr" in said

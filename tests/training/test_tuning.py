@@ -17,19 +17,19 @@ from factorjepa.training.tuning import CHOSEN, JUDGED_BY, Candidate, Tried, adop
 
 
 def tried(folder: Path, errors: dict[float, list[float]]) -> list[Candidate]:
-    """Runs of learning rates with these validation errors, as their records have them."""
+    """Runs of learning rates with these validation errors after an update or more; all begin at 0.5."""
     found = []
     for number, (rate, values) in enumerate(errors.items()):
         out = folder / str(number)
         out.mkdir(parents=True)
-        lines = [json.dumps({"step": step, JUDGED_BY: value}) for step, value in enumerate(values)]
+        lines = [json.dumps({"step": step, JUDGED_BY: value}) for step, value in enumerate([0.5, *values])]
         (out / "metrics.jsonl").write_text("\n".join(lines) + "\n")
         found.append(Candidate({"lr": rate}, Job(resolve(TrainSettings, "nano", data="-", lr=rate), out)))
     return found
 
 
 def test_the_lowest_validation_error_of_a_run_counts_and_not_its_last(tmp_path: Path) -> None:
-    choice = choose(tried(tmp_path, {1e-4: [0.5, 0.45], 1e-3: [0.5, 0.3, 0.9], 1e-2: [0.5, 0.4]}))
+    choice = choose(tried(tmp_path, {1e-4: [0.45], 1e-3: [0.3, 0.9], 1e-2: [0.6, 0.4]}))
     assert choice.candidate.values == {"lr": 1e-3}
     assert choice.errors == (0.45, 0.3, 0.4)
     assert not choice.edge
@@ -44,6 +44,15 @@ def test_a_choice_at_the_end_of_what_was_tried_says_so_and_broken_runs_are_not_c
 def test_equally_good_values_are_counted_and_are_no_end_of_what_was_tried(tmp_path: Path) -> None:
     choice = choose(tried(tmp_path, {1e-4: [0.4, 0.5], 1e-3: [0.4, 0.6], 1e-2: [0.45]}))
     assert (choice.candidate.values, choice.tied, choice.edge) == ({"lr": 1e-4}, 2, ())
+    assert choice.improves
+
+
+def test_a_run_is_judged_by_what_it_learned_and_not_by_its_start(tmp_path: Path) -> None:
+    """Its first validation is before the first update, and no checkpoint that it could choose."""
+    choice = choose(tried(tmp_path, {1e-2: [0.9], 1e-3: [0.6], 1e-4: [0.7]}))
+    assert choice.candidate.values == {"lr": 1e-3}
+    assert choice.errors == (0.9, 0.6, 0.7)
+    assert not choice.improves
 
 
 def test_nothing_is_chosen_where_nothing_was_measured(tmp_path: Path) -> None:
@@ -56,8 +65,11 @@ def test_what_was_tried_is_read_as_it_was_written(tmp_path: Path) -> None:
     candidates = tried(tmp_path, {1e-4: [0.4], 1e-3: [0.5]})
     candidates[1] = Candidate({"lr": {"a": 1, "b": 2}}, candidates[1].job)  # commas in a value
     write_tried(tmp_path, {"full": choose(candidates)})
-    other = Tried("full", {"lr": "{'a': 1, 'b': 2}"}, 0.5, False)
-    assert read_tried(tmp_path) == [Tried("full", {"lr": "0.0001"}, 0.4, True), other]
+    other = Tried("nano", "full", {"lr": "{'a': 1, 'b': 2}"}, 0.5, False)
+    assert read_tried(tmp_path) == [Tried("nano", "full", {"lr": "0.0001"}, 0.4, True), other]
+    table = (tmp_path / CHOSEN).read_text()
+    (tmp_path / CHOSEN).write_text(table.replace("backbone,", "").replace("nano,", ""))
+    assert [one.backbone for one in read_tried(tmp_path)] == ["", ""], "as tables were before"
     (tmp_path / CHOSEN).write_text("a,b\n1,2\n")
     with pytest.raises(TrainingError, match=CHOSEN):
         read_tried(tmp_path)

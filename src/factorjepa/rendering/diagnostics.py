@@ -35,7 +35,7 @@ from .metrics.true_agents import true_agents
 
 _ROUNDING = 1e-6  # of sums over pixels
 PROVENANCE = "one decoder per backbone, trained on target-encoder latents of training clips; frozen for every method"
-NO_LPIPS = "no weights of LPIPS were given: add --lpips PATH"
+NO_LPIPS = "no weights of LPIPS were given: add --lpips PATH (lpips=PATH of a study)"
 NO_DETECTOR = "no agent detector was given: add --detector PATH"
 
 

@@ -162,13 +162,11 @@ def appearance(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
             for who, part in zip(seen.counted, decoded.parts, strict=True)
         ]
 
-    def mean(decoded: Decoded) -> float:
-        values = [p.unlikeness_N[w & p.kept_N] for w, p in zip(seen.counted, decoded.parts, strict=True)]
-        joined = np.concatenate([np.zeros(0), *values])
-        return float(joined.mean()) if len(joined) else float("nan")
-
     other_p, other_o = changed(predicted), changed(oracle)
-    evidence = {"descriptor distance, predicted": mean(predicted), "descriptor distance, oracle": mean(oracle)}
+    evidence = {
+        "share of agents that look different, predicted": _share(_count(other_p), seen.total),
+        "share of agents that look different, oracle": _share(_count(other_o), seen.total),
+    }
     return _of_instances(
         other_p, other_o, _both(other_p, other_o), seen.total, seen.total, Least.of(seen.settings), evidence
     )

@@ -205,7 +205,10 @@ def change(material: Material, row: ContrastRow) -> str:
 
 
 def _judged(row: ContrastRow) -> str:
-    return f" ({stated(row) if decided(row) else row.decision})"
+    """Which side the effect lies on, and what was decided about it."""
+    said = stated(row) if decided(row) else row.decision
+    side = BETTER if row.effect > 0 else WORSE
+    return f" ({said})" if said.startswith(side) or not row.effect else f" (on the {side} side; {said})"
 
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:

@@ -11,6 +11,7 @@ from ..statistics.compare import FEW_CITIES
 from ..statistics.deciding import about_seeds, most_freedom
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
+from ..training.tuning import FROM_FILE
 from ..words import counted, listed
 from .material import Material
 from .numbers import number
@@ -48,8 +49,8 @@ def cautions(material: Material) -> list[str]:
     made = max((_updates(material, run) for run in trained), default=0)
     if trained and made < FEW_UPDATES:
         said.append(
-            f"Trained for at most {counted(made, 'update')}: this shows that everything runs, not which method is "
-            "better."
+            f"Trained for at most {counted(made, 'update')} (the paper: 20,000): what is decided here is about short "
+            "training."
         )
     return said + [line for backbone in material.backbones for line in unequal_training(material, backbone)]
 
@@ -95,9 +96,22 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     return said
 
 
+def differing(material: Material, backbone: str, a: str, b: str) -> str:
+    """Settings of the protocol in which the runs of two methods differ, from `b` to `a`: `lr 0.0006 to 0.002`."""
+    used: dict[str, dict[str, set[str]]] = {a: {}, b: {}}
+    for run in material.scores.runs:
+        if run.backbone == backbone and run.method in used and _trains(run):
+            for key, value in settings_of(run).items():
+                used[run.method].setdefault(key, set()).add(str(value))
+    both = [key for key in PROTOCOL if key in used[a] and key in used[b] and used[a][key] != used[b][key]]
+    return ", ".join(f"{key} {'/'.join(sorted(used[b][key]))} to {'/'.join(sorted(used[a][key]))}" for key in both)
+
+
 def _tuned(material: Material, backbone: str) -> list[str]:
     """Settings in which every run that trained has what validation chose for its method."""
-    chosen = {one.method: one.values for one in material.tried if one.chosen}
+    chosen = {
+        one.method: one.values for one in material.tried if one.chosen and one.backbone in ("", FROM_FILE, backbone)
+    }
     runs = [run for run in material.scores.runs if run.backbone == backbone and _trains(run)]
     names = dict.fromkeys(name for values in chosen.values() for name in values)
     return [

@@ -6,13 +6,15 @@ import math
 
 from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, worth_showing
 from ..statistics.verdict import BETTER, NOT_RESOLVED, WORSE
+from .cautions import differing
 from .markup import Markup, joined, tag
 from .material import Material
 from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
 _SAID = (
-    "From one method to the other a single thing changes, so a difference can be credited to it. Exploratory: "
+    "From one method to the other a single thing changes, so a difference can be credited to it; where their settings "
+    "differ as well, because each was tuned, the row says in what, and the credit is shared. Exploratory: "
     f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "
     "interval over cities and no decision of its own."
 )
@@ -40,7 +42,9 @@ def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
     for step in steps:
         cells = [by_place[step, diagnostic] for diagnostic, _ in COLUMNS]
         methods = f"{material.title_of(cells[0].b)} \N{RIGHTWARDS ARROW} {material.title_of(cells[0].a)}"
-        rows.append([Cell(joined(step, tag("small", methods))), *map(_cell, cells)])
+        also = differing(material, backbone, cells[0].a, cells[0].b)
+        said = [tag("small", words) for words in (methods, f"and {also}" if also else "") if words]
+        rows.append([Cell(joined(step, said)), *map(_cell, cells)])
     headings: list[str | Cell] = ["what changes"]
     headings += [AREA if variant else material.name(diagnostic) for diagnostic, variant in COLUMNS]
     caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"

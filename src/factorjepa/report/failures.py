@@ -38,6 +38,7 @@ NONE_FOUND = "No symptom of the taxonomy reaches its threshold."
 _IN = {AGENTS: "the agents", MOVING: "other things that move", STATIC: "the static scene"}
 _NEARLY_ALL = 0.95  # of what the prediction adds to the oracle's error
 _AS_MUCH = 1.1  # of the oracle's error: less is as good as the oracle
+_SOME = 0.4  # thresholds: what the oracle shows of a failure is not nothing
 _MATERIAL = FailureSettings().material  # thresholds: a smaller difference of strengths is none
 
 
@@ -123,6 +124,8 @@ def attributed(one: Failure) -> str:
         return "in both, but only in part at the same agents or places"
     if kind == "prediction_conditioned" and found.oracle >= 1:
         return "new in the prediction: the oracle fails in this way too, but at other agents or places"
+    if kind == "prediction_conditioned" and found.oracle >= _SOME:
+        return "mostly in the prediction: the oracle shows some of it, below the threshold"
     if kind == "oracle_present" and found.oracle < 1:
         return "the oracle shows nearly as much"
     return ATTRIBUTIONS.get(kind, str(one.attribution).replace("_", " "))

@@ -82,7 +82,7 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
     if left:
         groups.append(
             Group(
-                "FactorJEPA against every other method, exploratory (Benjamini-Hochberg)",
+                "FactorJEPA, exploratory (BH)",
                 left,
                 "Against every other (BH)",
             )

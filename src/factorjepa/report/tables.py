@@ -71,7 +71,9 @@ def tried_table(material: Material) -> Markup | None:
     for one in sorted(material.tried, key=lambda one: order.get(one.method, len(order))):
         values = [one.values.get(name, "") for name in names]
         error = Cell(number(one.error, 4), one.error)
-        rows.append([material.title_of(one.method), *values, error, "chosen" if one.chosen else ""])
+        title = material.title_of(one.method)
+        named = f"{title}, {one.backbone}" if len(material.backbones) > 1 and one.backbone else title
+        rows.append([named, *values, error, "chosen" if one.chosen else ""])
     columns = ["method", *names, "Future-frame L1", ""]
     caption = "What every method tried with one seed, judged on validation clips"
     return table(columns, rows, caption, range(1, len(columns) - 1))

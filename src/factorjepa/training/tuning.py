@@ -21,8 +21,9 @@ from .run import RunDirectory
 from .several import Job
 
 JUDGED_BY = "val/future_l1"
+FROM_FILE = "file"  # a backbone that only the header of its weights names
 TUNING, CHOSEN = "tuning", "chosen.csv"  # folder of the candidates beside that of the runs; what was tried
-_METHOD, _ERROR, _CHOSEN = "method", "validation Future-frame L1", "chosen"
+_BACKBONE, _METHOD, _ERROR, _CHOSEN = "backbone", "method", "validation Future-frame L1", "chosen"
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,17 @@ class Candidate:
     job: Job
 
     def error(self) -> float:
-        """The lowest validation error of the run; infinite where it has none that is finite."""
-        found = [record[JUDGED_BY] for record in RunDirectory(self.job.out).metrics() if JUDGED_BY in record]
-        return min((value for value in found if math.isfinite(value)), default=math.inf)
+        """The lowest validation error of a checkpoint that the run may choose; infinite where none is finite."""
+        return min((value for step, value in self._judged() if step > 0), default=math.inf)
+
+    def start(self) -> float:
+        """That before the first update."""
+        return min((value for step, value in self._judged() if step == 0), default=math.inf)
+
+    def _judged(self) -> list[tuple[int, float]]:
+        records = [record for record in RunDirectory(self.job.out).metrics() if JUDGED_BY in record]
+        found = [(int(record["step"]), record[JUDGED_BY]) for record in records]
+        return [(step, value) for step, value in found if math.isfinite(value)]
 
 
 @dataclass(frozen=True)
@@ -49,9 +58,13 @@ class Choice:
 
     @property
     def tied(self) -> int:
-        """How many candidates are as good as the chosen one; several are where training worsens all that they try,
-        because each is then at its best before the first update."""
+        """How many candidates are as good as the chosen one."""
         return self.errors.count(min(self.errors))
+
+    @property
+    def improves(self) -> bool:
+        """Whether training made the chosen one better than it began."""
+        return min(self.errors) < self.candidate.start()
 
 
 def choose(tried: Sequence[Candidate]) -> Choice:
@@ -73,8 +86,9 @@ def choose(tried: Sequence[Candidate]) -> Choice:
 
 @dataclass(frozen=True)
 class Tried:
-    """A line of what was tried; values as they are written."""
+    """A line of what was tried; values as they are written. `backbone` as the settings name it."""
 
+    backbone: str
     method: str
     values: Mapping[str, str]
     error: float
@@ -85,11 +99,12 @@ def write_tried(folder: Path, choices: Mapping[str, Choice]) -> None:
     text = io.StringIO()
     names = list(next(iter(choices.values())).candidate.values) if choices else []
     table = csv.writer(text, lineterminator="\n")
-    table.writerow((_METHOD, *names, _ERROR, _CHOSEN))
+    table.writerow((_BACKBONE, _METHOD, *names, _ERROR, _CHOSEN))
     for method, choice in choices.items():
         for candidate, error in zip(choice.tried, choice.errors, strict=True):
             chosen = "yes" if candidate is choice.candidate else ""
-            table.writerow((method, *candidate.values.values(), f"{error:.6f}", chosen))
+            arch = candidate.job.settings.arch
+            table.writerow((arch, method, *candidate.values.values(), f"{error:.6f}", chosen))
     write_text(folder / CHOSEN, text.getvalue())
 
 
@@ -102,10 +117,11 @@ def read_tried(folder: Path) -> list[Tried]:
     with path.open(encoding="utf-8", newline="") as opened:
         for row in csv.DictReader(opened):
             try:
-                method, error, chosen = row.pop(_METHOD), float(row.pop(_ERROR)), row.pop(_CHOSEN)
+                backbone, method = row.pop(_BACKBONE, ""), row.pop(_METHOD)  # older tables name no backbone
+                error, chosen = float(row.pop(_ERROR)), row.pop(_CHOSEN)
             except (KeyError, ValueError, TypeError):
                 raise TrainingError(f"{path}: is not a table of what was tried; run the study again") from None
-            found.append(Tried(method, row, error, chosen == "yes"))
+            found.append(Tried(backbone, method, row, error, chosen == "yes"))
     return found
 
 

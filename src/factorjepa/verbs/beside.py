@@ -35,21 +35,23 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
         name: spawn(target=_carry_out, args=(part, settings, out, _log(out, name), command()))
         for name, part in parts.items()
     }
-    for process in processes.values():
-        process.start()
     try:
+        for process in processes.values():
+            process.start()
         yield
+        for name, process in processes.items():
+            if process.is_alive():
+                _say(f"waiting for what runs beside the teacher: {name} ({_log(out, name)} says how far it is)")
+            process.join()
+            if process.exitcode:
+                _say(f"{name}, beside the teacher: not finished, {_log(out, name)} says why; a later stage goes on")
     except BaseException:
-        _stop(list(processes.values()))
+        _stop([process for process in processes.values() if process.pid is not None])
         raise
-    for name, process in processes.items():
-        process.join()
-        if process.exitcode:
-            error_console.print(
-                f"{name}, beside the teacher: not finished, {_log(out, name)} says why; a later stage goes on with it",
-                highlight=False,
-                soft_wrap=True,
-            )
+
+
+def _say(words: str) -> None:
+    error_console.print(words, highlight=False, soft_wrap=True)
 
 
 def packet_free(settings: StudySettings) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ def _log(out: Path, name: str) -> Path:
 
 def _stop(processes: list[BaseProcess]) -> None:
     for process in processes:
-        process.terminate()  # as SIGTERM stops a verb: updates are finished and saved
+        process.terminate()  # what was saved last is what the same command goes on from
     for process in processes:
         process.join()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,7 +111,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 clips_per_source=settings.clips_per_source, shares=settings.shares,
             )  # fmt: skip
         elif stage == "targets":
-            parts = _beside(settings) if STAGES.index(until) > STAGES.index("strata") else {}
+            parts = _beside(settings, wanted)
             with beside_the_teacher(settings, out, parts) if parts else contextlib.nullcontext():
                 _targets(settings, corpus)
         elif stage == "strata":
@@ -139,14 +140,12 @@ def _targets(settings: StudySettings, data: Path) -> None:
         targets(data, list(settings.teacher), split=splits, replication=window, device=settings.teacher_device)
 
 
-def _beside(settings: StudySettings) -> dict[str, Part]:
-    """What need not wait for the teacher."""
-    if not settings.beside_teacher:
-        return {}
+def _beside(settings: StudySettings, wanted: Sequence[str]) -> dict[str, Part]:
+    """What need not wait for the teacher, of the stages that are wanted."""
     parts: dict[str, Part] = {}
-    if packet_free(settings):
+    if settings.beside_teacher and "train" in wanted and packet_free(settings):
         parts["runs without packets"] = _train_packet_free
-    if settings.draws() == "train":
+    if settings.beside_teacher and "decode" in wanted and settings.draws() == "train" and settings.methods_decoded():
         parts["decoder"] = _train_decoder
     return parts
 
@@ -188,7 +187,7 @@ def _strata(settings: StudySettings, data: Path) -> None:
 def _decode(settings: StudySettings, out: Path, jobs: list[Job], change: list[str], side_by_side: int) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
     draws = settings.draws()
-    runs = [job.out for job in jobs if settings.decoded is None or job.settings.method in settings.decoded]
+    runs = [job.out for job in jobs if job.settings.method in settings.methods_decoded()]
     if draws == "none" or not runs:
         why = "decoder is none" if draws == "none" else "no method of `decoded` is in this study"
         console.print(f"left out: {why}", highlight=False)
@@ -216,7 +215,9 @@ def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, 
         values = ", ".join(f"{key}={value}" for key, value in choice.candidate.values.items())
         note = f"; {', '.join(choice.edge)} at the end of what was tried: try more" if choice.edge else ""
         if choice.tied > 1:
-            note = f", the first of {choice.tied} that are equally good: none improves on its start, try smaller ones"
+            note = f", the first of {choice.tied} that are equally good"
+        if not choice.improves:
+            note = f"{note}; no value improves on the start of training: try smaller ones, or more updates"
         console.print(f"{name}: {values}{note}", highlight=False)
     write_tried(out / TUNING, choices)
     for job in chosen.jobs(data, out / "runs", windows):

@@ -26,7 +26,7 @@ from factorjepa.decoded import (
 )
 from factorjepa.errors import ReportError
 from factorjepa.report import decoded as futures
-from factorjepa.report.failures import attributed, why
+from factorjepa.report.failures import attributed, told_apart, why
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Decoded
 from factorjepa.report.numbers import decimals, number
@@ -469,3 +469,17 @@ def test_without_a_script_every_method_and_failure_is_seen_and_no_dead_control(t
         assert tab.value(f"{first}.querySelectorAll('[data-failures]:not([hidden])').length") == 2
     finally:
         tab.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_how_far_methods_are_off_and_apart_is_said_beside_the_last_frame() -> None:
+    grey = np.full((4, 8, 8, 3), 100, np.uint8)
+    example = DecodedExample(
+        "a", (0.25, 0.5, 0.75, 1.0), grey[0] + np.uint8(51), grey, grey, titles={"auto_rgn": "Auto-RGN"},
+        methods={"auto_rgn": grey + np.uint8(25), "factorjepa": grey + np.uint8(30)},
+    )  # fmt: skip
+    said = told_apart(example)
+    assert "0.25 to 1 s ahead: Auto-RGN 9.8 %, factorjepa 11.8 %, the oracle 0.0 %" in said
+    assert "the last seen frame, repeated 20.0 %" in said
+    assert said.endswith("The methods' pictures differ from each other by 2.0 %.")
+    alone = dataclasses.replace(example, methods={"auto_rgn": grey})
+    assert "differ" not in told_apart(alone)

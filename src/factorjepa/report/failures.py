@@ -5,11 +5,15 @@ A future that no symptom describes still has an error: it is told beside the ora
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from ..decoded import AGENTS, MOVING, STATIC, Failure, RegionError, Strengths
+import numpy as np
+
+from ..decoded import AGENTS, MOVING, STATIC, DecodedExample, Failure, Frames, RegionError, Strengths
 from ..rendering.failure_settings import FailureSettings
+from ..rendering.gallery import column_order
 from .markup import Markup, joined, tag
 from .numbers import NOTHING, number
 
@@ -45,6 +49,27 @@ _MATERIAL = FailureSettings().material  # thresholds: a smaller difference of st
 def plain(name: str) -> str:
     """`oracle-present` and `oracle_present` are one."""
     return str(name).replace("-", "_").replace(" ", "_")
+
+
+def told_apart(example: DecodedExample) -> str:
+    """How far each method is from what came, beside the oracle and the last frame repeated, and from each other."""
+    observed = example.observed_THW3
+    order = column_order(example.methods)
+    off = {example.titles.get(name, name): _apart(example.methods[name], observed) for name in order}
+    off |= {"the oracle": _apart(example.oracle_THW3, observed)}
+    off |= {"the last seen frame, repeated": _apart(np.broadcast_to(example.last_HW3, observed.shape), observed)}
+    span = f"{example.seconds[0]:g} to {example.seconds[-1]:g} s ahead"
+    said = f"Off from what came, mean pixel {span}: {', '.join(f'{who} {_percent(by)}' for who, by in off.items())}."
+    pairs = [_apart(example.methods[a], example.methods[b]) for a, b in itertools.combinations(order, 2)]
+    if not pairs:
+        return said
+    ends = list(dict.fromkeys((_percent(min(pairs)), _percent(max(pairs)))))
+    return f"{said} The methods' pictures differ from each other by {' to '.join(ends)}."
+
+
+def _apart(first_THW3: Frames, second_THW3: Frames) -> float:
+    """Mean difference of a pixel, of the range."""
+    return float(np.abs(first_THW3.astype(np.int16) - second_THW3).mean()) / 255.0
 
 
 def why(found: Sequence[Failure] | None, errors: Sequence[RegionError], nearest: Failure | None = None) -> Markup:

@@ -23,7 +23,7 @@ from ..decoded import CHANNELS, DecodedExample
 from ..rendering import panels
 from ..rendering.gallery import ahead, column_order
 from ..rendering.panels import Frame
-from .failures import why
+from .failures import told_apart, why
 from .markup import Markup, joined, tag
 
 MOST, MOST_FRAMES = 6, 8  # examples on the page; frames of each
@@ -107,6 +107,7 @@ def _viewer(example: DecodedExample, place: int, limit: int) -> Markup:
         ),
         _bar(view),
         _methods(view, chosen) if chosen else None,
+        tag("p", told_apart(view.example), class_="note") if chosen else None,
         _failures(view),
         _channels(view),
         class_="decoded",

@@ -23,6 +23,10 @@ class Symptom(StrEnum):
     SCENERY_SUBSTITUTION = "scenery substitution"
 
 
+PANEL_B = tuple(symptom for symptom in Symptom if symptom not in (Symptom.LOST_DETAIL, Symptom.SCENERY_SUBSTITUTION))
+"""The paper's own."""
+
+
 class Attribution(StrEnum):
     """Panel A: where it comes in. Diagnostic, not causal: a predicted latent may be one that no decoder has met."""
 

@@ -140,7 +140,7 @@ def test_what_nobody_gave_is_not_available(evaluator: Callable[..., Evaluator], 
     run_pass(subject(constant(side)), side, measures, lambda clips: None)
     lacking = {one.info.name: [lack.reason for lack in one.missing] for one in measures if not one.found}
     assert lacking == {
-        "decoded_lpips": ["no weights of LPIPS were given: add --lpips PATH"],
+        "decoded_lpips": ["no weights of LPIPS were given: add --lpips PATH (lpips=PATH of a study)"],
         "decoded_agent_f1": ["no agent detector was given: add --detector PATH"],
         "decoded_failures": ["no agent detector was given: add --detector PATH"],
     }

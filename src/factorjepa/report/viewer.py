@@ -107,7 +107,7 @@ def _viewer(example: DecodedExample, place: int, limit: int) -> Markup:
         ),
         _bar(view),
         _methods(view, chosen) if chosen else None,
-        tag("p", told_apart(view.example), class_="note") if chosen else None,
+        tag("p", told_apart(view.example), class_="apart") if chosen else None,
         _failures(view),
         _channels(view),
         class_="decoded",

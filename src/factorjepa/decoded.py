@@ -35,6 +35,11 @@ CHANNELS = {"L": "layout", "A": "agents", "I": "interactions"}  # k of factor re
 Frames = NDArray[np.uint8]
 
 
+def apart(first: Frames, second: Frames) -> NDArray[np.float64]:
+    """Pixel L1 of two pictures or films, mean over colours, in shares of the range."""
+    return np.asarray(np.abs(first.astype(np.int16) - second).mean(-1) / 255)
+
+
 class Strengths(NamedTuple):
     """Of a symptom, in thresholds: from 1 on it is there."""
 
@@ -141,8 +146,7 @@ class DecodedExample:
 
     def _change_T(self, k: str) -> NDArray[np.float64]:
         """Mean change of a pixel without the channel, of the range, frame by frame."""
-        whole = self.methods[self.removed_from].astype(np.int16)
-        return np.asarray(np.abs(whole - self.without[k]).mean((1, 2, 3)) / 255)
+        return np.asarray(apart(self.methods[self.removed_from], self.without[k]).mean((1, 2)))
 
 
 class _About(BaseModel):

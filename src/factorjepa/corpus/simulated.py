@@ -74,7 +74,7 @@ def choose_audit_cities(
 
 
 def enough_clips(plan: SimulationPlan) -> int | None:
-    """The least number of clips, all else as in `plan`, that leaves no split without any; None where none does."""
+    """So many clips, in whole streets, leave no split without any, all else as in `plan`; None where none do."""
     for sources in range(-(-plan.clips // plan.clips_per_source), _MOST_SOURCES):
         clips = sources * plan.clips_per_source
         cities = choose_audit_cities(plan.world, plan.seed, clips, plan.clips_per_source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..decoded import AGENTS, MOVING, STATIC, RegionError
+from ..decoded import AGENTS, MOVING, STATIC, RegionError, apart
 from ..pixels import Frames
 from .metrics.motion import Mask
 
@@ -21,9 +21,7 @@ def errors_by_region(
     """The regions that are not empty. Their errors, weighted by their areas, add up to those of the whole picture."""
     agents = np.zeros_like(moving_THW) if agents_THW is None else agents_THW
     regions = {AGENTS: agents, MOVING: moving_THW & ~agents, STATIC: ~(moving_THW | agents)}
-    predicted, oracle = (
-        np.abs(drawn.astype(np.int16) - observed_THW3).mean(-1) / 255 for drawn in (predicted_THW3, oracle_THW3)
-    )
+    predicted, oracle = (apart(drawn, observed_THW3) for drawn in (predicted_THW3, oracle_THW3))
     return [
         RegionError(name, float(where.mean()), float(predicted[where].mean()), float(oracle[where].mean()))
         for name, where in regions.items()

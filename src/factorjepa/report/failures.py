@@ -9,9 +9,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from ..decoded import AGENTS, MOVING, STATIC, DecodedExample, Failure, Frames, RegionError, Strengths
+from ..decoded import AGENTS, MOVING, STATIC, DecodedExample, Failure, RegionError, Strengths, apart
 from ..rendering.failure_settings import FailureSettings
 from ..rendering.gallery import column_order
 from .markup import Markup, joined, tag
@@ -55,21 +53,16 @@ def told_apart(example: DecodedExample) -> str:
     """How far each method is from what came, beside the oracle and the last frame repeated, and from each other."""
     observed = example.observed_THW3
     order = column_order(example.methods)
-    off = {example.titles.get(name, name): _apart(example.methods[name], observed) for name in order}
-    off |= {"the oracle": _apart(example.oracle_THW3, observed)}
-    off |= {"the last seen frame, repeated": _apart(np.broadcast_to(example.last_HW3, observed.shape), observed)}
+    drawn = {example.titles.get(name, name): example.methods[name] for name in order}
+    drawn |= {"the oracle": example.oracle_THW3, "the last seen frame, repeated": example.last_HW3}
+    off = {who: float(apart(frames, observed).mean()) for who, frames in drawn.items()}
     span = f"{example.seconds[0]:g} to {example.seconds[-1]:g} s ahead"
     said = f"Off from what came, mean pixel {span}: {', '.join(f'{who} {_percent(by)}' for who, by in off.items())}."
-    pairs = [_apart(example.methods[a], example.methods[b]) for a, b in itertools.combinations(order, 2)]
+    pairs = [float(apart(example.methods[a], example.methods[b]).mean()) for a, b in itertools.combinations(order, 2)]
     if not pairs:
         return said
     ends = list(dict.fromkeys((_percent(min(pairs)), _percent(max(pairs)))))
     return f"{said} The methods' pictures differ from each other by {' to '.join(ends)}."
-
-
-def _apart(first_THW3: Frames, second_THW3: Frames) -> float:
-    """Mean difference of a pixel, of the range."""
-    return float(np.abs(first_THW3.astype(np.int16) - second_THW3).mean()) / 255.0
 
 
 def why(found: Sequence[Failure] | None, errors: Sequence[RegionError], nearest: Failure | None = None) -> Markup:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..decoded import CHANNELS, DecodedExample
+from ..decoded import CHANNELS, DecodedExample, apart
 from ..rendering import panels
 from ..rendering.gallery import ahead, column_order
 from ..rendering.panels import Frame
@@ -79,8 +79,7 @@ class _View:
         if not example.errors:
             return {}
         drawn = {"oracle": example.oracle_THW3} | {one: example.methods[method] for one, method in self.methods.items()}
-        seen = example.observed_THW3.astype(np.int16)
-        return {source: np.abs(frames - seen).mean((0, 3)) / 255 for source, frames in drawn.items()}
+        return {source: apart(frames, example.observed_THW3).mean(0) for source, frames in drawn.items()}
 
     def title_of(self, source: str) -> str:
         return self.example.title_of(self.methods[source])

@@ -110,8 +110,8 @@ def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iter
         rows = [row for row in found.explained(ladder.steps) if row.backbone == backbone]
         if worth_showing(rows, ladder):
             asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
-            title = f"{backbone}: {asked} Steps that change one thing; positive is a gain; exploratory"
-            yield _steps(rows, title, titles)
+            said = "Steps that change one thing, besides what was tuned; positive is a gain; exploratory"
+            yield _steps(rows, f"{backbone}: {asked} {said}", titles)
 
 
 def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Table:

@@ -148,8 +148,11 @@ def test_other_weights_are_refused_with_the_reason(state, tmp_path: Path, change
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.pth").write_text("not found")
+    (tmp_path / "hello.pth").write_text("hello\n")  # what it makes the reader raise is a KeyError
     torch.save([1, 2], tmp_path / "list.pth")
-    for name, said in (("none.pth", "there are no weights"), ("text.pth", "cannot be read"), ("list.pth", "no state")):
+    refused = {"none.pth": "there are no weights", "text.pth": "cannot be read", "list.pth": "no state",
+               "hello.pth": "cannot be read as weights of LPIPS .KeyError"}  # fmt: skip
+    for name, said in refused.items():
         with pytest.raises(RenderingError, match=said):
             Lpips.load(tmp_path / name)
 

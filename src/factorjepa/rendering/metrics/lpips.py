@@ -106,7 +106,7 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what unpickling some other file may raise has no end: KeyError of a text file, for one
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         raise RenderingError(f"{path}: cannot be read as weights of LPIPS ({reason})") from None
     if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
         raise RenderingError(f"{path}: holds no state dict of LPIPS")

@@ -33,3 +33,14 @@ def encode_masks(masks: list[NDArray[np.bool_]]) -> tuple[NDArray[np.uint32], ND
 def decode_mask(runs: NDArray[np.uint32], shape: tuple[int, int]) -> NDArray[np.bool_]:
     values = np.arange(runs.size) % 2 == 1
     return np.repeat(values, runs).reshape(shape)
+
+
+def set_pixels(runs: NDArray[np.uint32], counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every set pixel of several masks after one another (`encode_masks`): its mask's number, its row-major place."""
+    mask = np.repeat(np.arange(len(counts)), counts)
+    first = (np.cumsum(counts, dtype=np.int64) - counts)[mask]  # run of the same mask
+    start = np.cumsum(runs, dtype=np.int64) - runs
+    is_set = (np.arange(len(runs)) - first) % 2 == 1
+    length = runs[is_set].astype(np.int64)
+    begin = (start - start[first])[is_set] - (np.cumsum(length) - length)
+    return np.repeat(mask[is_set], length), np.repeat(begin, length) + np.arange(length.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -129,6 +130,29 @@ def test_bytes_and_normalised_floats_give_the_same_view(view: View) -> None:
     normalised = (torch.from_numpy(video).permute(0, 3, 1, 2).float() / 255 - 0.45) / 0.225
     seen, floats = pictures(view, video, packet), view(normalised, packet)
     assert np.abs(((floats * 0.225 + 0.45) * 255).permute(0, 2, 3, 1).numpy() - seen).max() < 1.0
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("sides", [(SIDE, SIDE, SIDE), (SIDE, SIDE // 2, SIDE)])
+def test_several_clips_at_once_are_seen_as_each_alone(view: View, sides: tuple[int, ...]) -> None:
+    packets = [
+        packet_of(),
+        dataclasses.replace(packet_of(standing(10, 6, 8), standing(20, 6, 8)), side=np.int64(sides[1])),
+        packet_of(standing(32, 40)),
+    ]
+    video = torch.rand(3, 16, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+    together = view(video.flatten(0, 1), *packets).unflatten(0, (3, 16))
+    alone = torch.stack([view(clip, packet) for clip, packet in zip(video, packets, strict=True)])
+    assert torch.allclose(together, alone, atol=1e-5)
+
+
+def test_one_agent_of_each_clip_may_be_taken_out() -> None:
+    packets = [packet_of(standing(8, 8), standing(40, 40)), packet_of(standing(8, 8), standing(40, 40))]
+    video = torch.rand(2, 16, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    seen = layout_view(video.flatten(0, 1), *packets, tracks=[0, 1]).unflatten(0, (2, 16))
+    for clip, (gone, kept) in enumerate([((12, 12), (44, 44)), ((44, 44), (12, 12))]):
+        assert not torch.allclose(seen[clip, ..., *gone], video[clip, ..., *gone], atol=0.05)
+        assert torch.equal(seen[clip, ..., *kept], video[clip, ..., *kept])
 
 
 @pytest.mark.parametrize("view", VIEWS)

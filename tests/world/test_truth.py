@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from factorjepa.errors import WorldError
-from factorjepa.runlengths import decode_mask, encode_masks, encode_runs
+from factorjepa.runlengths import decode_mask, encode_masks, encode_runs, set_pixels
 from factorjepa.world import ClipTruth
 from factorjepa.world.backdrop import BUILDING, FOOTPATH, OBSTACLE, ROAD, SKY, STRUCTURE, WATER
 from factorjepa.world.camera import CameraPath
@@ -314,6 +314,11 @@ def test_masks_survive_run_length_coding(several: list[np.ndarray]) -> None:
         assert (decode_mask(part, mask.shape) == mask).all()
         assert part.sum() == mask.size
         assert (part[1:] > 0).all()  # only the leading background may be empty
+    flat = np.zeros((len(several), max((mask.size for mask in several), default=0)), bool)
+    flat[set_pixels(runs, counts)] = True
+    for found, mask in zip(flat, several, strict=True):
+        assert (found[: mask.size] == mask.ravel()).all()
+        assert not found[mask.size :].any()
 
 
 @given(arrays(np.uint8, st.integers(0, 60), elements=st.integers(0, 3)))

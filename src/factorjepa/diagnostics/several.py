@@ -19,6 +19,7 @@ from ..commands import carry_out, command
 from ..engines import Lost, Processes
 from ..errors import FactorJEPAError
 from ..scores import Scores
+from ..sharing import shared_gpu
 from .diagnostic import Role
 from .evaluation import SCORES, Entry, Evaluated, Instruments, Progress, earlier_part, measured
 from .evaluator import Conditions, Evaluator
@@ -46,14 +47,16 @@ class SideBySide:
         )
         work = functools.partial(_measure, alone, str(self.device), self.make, out, command())
         fresh: set[str] = set()
-        results = Processes(min(self.processes, len(left)), tries=1).run(work, left)
-        for ended, (number, found) in enumerate(results, start=1):
-            if isinstance(found, Lost):
-                log.warning("%s: its process %s; it is measured after the others", left[number].name, found.why)
-            else:
-                fresh |= found
-            if progress is not None:
-                progress(ended, len(left), left[number].name)
+        processes = min(self.processes, len(left))
+        with shared_gpu(self.device, processes):
+            results = Processes(processes, tries=1).run(work, left)
+            for ended, (number, found) in enumerate(results, start=1):
+                if isinstance(found, Lost):
+                    log.warning("%s: its process %s; it is measured after the others", left[number].name, found.why)
+                else:
+                    fresh |= found
+                if progress is not None:
+                    progress(ended, len(left), left[number].name)
         return fresh
 
 

@@ -34,7 +34,7 @@ def whole_window_geometry(tracks: Trajectories, chain_T33: Floats) -> Floats:
         torch.from_numpy(tracks.box_KT4),
         torch.from_numpy(tracks.area_KT),
         torch.from_numpy(tracks.confidence_KT),
-        torch.from_numpy(np.broadcast_to(chain_T33, (len(tracks), *chain_T33.shape)).copy()),
+        torch.from_numpy(chain_T33)[None],
     ).numpy()
 
 

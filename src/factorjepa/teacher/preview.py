@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import cv2
@@ -29,10 +30,11 @@ def targets_animation(
         raise TeacherError(f"{path}: a preview is written as .gif or .mp4")
     shown = resize_to_cover(frames, side, side)
     threshold = settings.targets.exclude_below.interactions
+    tubes = functools.partial(interactions_view, min_reliability=threshold)
     views = [
         ("D_L: agents filled in", bytes_view(lambda video: layout_view(video, packet), shown)),
         ("D_A: background attenuated", bytes_view(lambda video: agents_view(video, packet), shown)),
-        ("D_I: tubes of pairs", bytes_view(lambda video: interactions_view(video, packet, threshold), shown)),
+        ("D_I: tubes of pairs", bytes_view(lambda video: tubes(video, packet), shown)),
     ]
     facts = _facts(packet, settings, about, side)
     pictures = []

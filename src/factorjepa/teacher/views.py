@@ -5,14 +5,16 @@
 - D_I, interactions: the tubes around candidate pairs stay, everything else is attenuated.
 
 A video is `[T, 3, H, W]`, floats of any scale (also normalised ones), on any device: the views are made where training
-is. With no agents D_L is the video itself, and D_A and D_I are all background. `bytes_view` is for pictures.
+is. Several clips may come after one another, with their packets: on a GPU that takes hardly longer than one. With no
+agents D_L is the video itself, and D_A and D_I are all background. `bytes_view` is for pictures.
 
-Shapes: T frames, H x W pixels, C channels, s mask grid, K tracks.
+Shapes: T frames (of all clips), H x W pixels, C channels, s mask grid, K tracks, P pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..runlengths import set_pixels
+from ..transfer import sent
 from .packet import Packet
 from .regions import Floats
 
@@ -30,19 +34,20 @@ _KEPT = 0.25  # contrast that remains of what is attenuated
 _TUBE_MARGIN = 0.03  # sides around a pair's boxes
 
 
-def layout_view(video: Tensor, packet: Packet, track: int | None = None) -> Tensor:
-    """D_L: every tracked agent (or this one alone) replaced by a blur of its surroundings."""
-    return _filled(video, _scaled(agent_support(packet, track), video))
+def layout_view(video: Tensor, *packets: Packet, tracks: Sequence[int] | None = None) -> Tensor:
+    """D_L: every tracked agent (or one of each clip, of `tracks`) replaced by a blur of its surroundings."""
+    chosen = [None] * len(packets) if tracks is None else tracks
+    return _filled(video, _scaled([agent_support(*one) for one in zip(packets, chosen, strict=True)], video))
 
 
-def agents_view(video: Tensor, packet: Packet) -> Tensor:
+def agents_view(video: Tensor, *packets: Packet) -> Tensor:
     """D_A: the background attenuated behind feathered agents."""
-    return _attenuated(video, _soft(_scaled(agent_support(packet), video)))
+    return _attenuated(video, _soft(_scaled([agent_support(packet) for packet in packets], video)))
 
 
-def interactions_view(video: Tensor, packet: Packet, min_reliability: float = 0.0) -> Tensor:
+def interactions_view(video: Tensor, *packets: Packet, min_reliability: float = 0.0) -> Tensor:
     """D_I: tubes around the candidate pairs with at least this reliability kept, the rest attenuated."""
-    return _attenuated(video, _soft(_scaled(pair_tubes(packet, min_reliability), video)))
+    return _attenuated(video, _soft(_scaled([pair_tubes(packet, min_reliability) for packet in packets], video)))
 
 
 def bytes_view(view: Callable[[Tensor], Tensor], frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -56,8 +61,10 @@ def agent_support(packet: Packet, track: int | None = None) -> NDArray[np.uint8]
     side = int(packet.side)
     support_Tss = np.zeros((packet.frames, side, side), np.uint8)
     chosen = packet.region_track >= 0 if track is None else packet.region_track == track
-    for region, where, mask in packet.region_masks(chosen):
-        support_Tss[packet.region_frame[region]][where] |= mask
+    number_n, place_n = set_pixels(packet.runs[np.repeat(chosen, packet.region_runs)], packet.region_runs[chosen])
+    left_n, top_n, width_n, _ = packet.region_place[chosen].astype(np.int64)[number_n].T
+    row_n, column_n = np.divmod(place_n, width_n)
+    support_Tss[packet.region_frame[chosen][number_n], top_n + row_n, left_n + column_n] = 1
     return support_Tss
 
 
@@ -83,14 +90,14 @@ def pair_tubes(packet: Packet, min_reliability: float = 0.0) -> NDArray[np.uint8
     tubes_Tss = np.zeros((packet.frames, side, side), np.uint8)
     boxes_KT4 = track_boxes(packet)
     chosen = packet.pair_tracks[packet.pair_reliability >= min_reliability]
-    for i, j in {(min(pair), max(pair)) for pair in chosen.tolist()}:
-        together_T4 = np.concatenate(
-            (np.minimum(boxes_KT4[i, :, :2], boxes_KT4[j, :, :2]) - _TUBE_MARGIN,
-             np.maximum(boxes_KT4[i, :, 2:], boxes_KT4[j, :, 2:]) + _TUBE_MARGIN), axis=1,
-        )  # fmt: skip
-        for t in np.flatnonzero(np.isfinite(together_T4[:, 0])):
-            left, top, right, bottom = np.clip(np.rint(together_T4[t] * side), 0, side).astype(int)
-            tubes_Tss[t, top:bottom, left:right] = 1
+    first_P, second_P = np.unique(np.sort(chosen, axis=1), axis=0).reshape(-1, 2).T
+    corner_PT2 = np.minimum(boxes_KT4[first_P, :, :2], boxes_KT4[second_P, :, :2]) - _TUBE_MARGIN
+    across_PT2 = np.maximum(boxes_KT4[first_P, :, 2:], boxes_KT4[second_P, :, 2:]) + _TUBE_MARGIN
+    together_PT4 = np.concatenate((corner_PT2, across_PT2), axis=2)
+    tracked_PT = np.isfinite(together_PT4[..., 0])
+    places_n4 = np.clip(np.rint(together_PT4[tracked_PT] * side), 0, side).astype(int)
+    for t, (left, top, right, bottom) in zip(np.nonzero(tracked_PT)[1].tolist(), places_n4.tolist(), strict=True):
+        tubes_Tss[t, top:bottom, left:right] = 1
     return tubes_Tss
 
 
@@ -122,9 +129,11 @@ def _mean(video: Tensor) -> Tensor:
     return video.mean((2, 3), keepdim=True)
 
 
-def _scaled(mask_Tss: NDArray[np.uint8], video: Tensor) -> Tensor:
-    """A mask of the packet's grid at the video's size, `[T, 1, H, W]`, 0 or 1."""
-    mask = torch.from_numpy(mask_Tss).to(video.device, video.dtype)[:, None]
+def _scaled(masks: Sequence[NDArray[np.uint8]], video: Tensor) -> Tensor:
+    """Masks of the clips, on their packets' grids, at the video's size, `[T, 1, H, W]`, 0 or 1."""
+    if len({mask.shape[1:] for mask in masks}) > 1:
+        return torch.cat([_scaled([mask], video) for mask in masks])
+    mask = sent(torch.from_numpy(np.concatenate(masks)), video.device)[:, None].to(video.dtype)
     return (F.interpolate(mask, video.shape[2:], mode="bilinear") >= 0.5).to(video.dtype)
 
 
@@ -145,10 +154,18 @@ def _blurred(picture: Tensor, sigma: float) -> Tensor:
 
 
 def _gaussian(picture: Tensor, sigma: float) -> Tensor:
+    """As two matrix products: a convolution of many planes with one channel each is slow on every device."""
+    rows, columns = (_kernel(size, sigma, picture.device, picture.dtype) for size in picture.shape[2:])
+    return rows @ picture @ columns.T
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(size: int, sigma: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """`[size, size]`: what each pixel takes of the others in its row; what lies beyond the border is its last pixel."""
     radius = max(1, round(3 * sigma))
-    at = torch.arange(-radius, radius + 1, dtype=picture.dtype, device=picture.device)
-    kernel = torch.exp(-0.5 * (at / sigma) ** 2)
-    kernel = kernel / kernel.sum()
-    planes = F.pad(picture.flatten(0, 1)[:, None], (radius,) * 4, mode="replicate")
-    planes = F.conv2d(F.conv2d(planes, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))
-    return planes.view_as(picture)
+    offset = np.arange(-radius, radius + 1)
+    weight = np.exp(-0.5 * (offset / sigma) ** 2)
+    taken = np.zeros((size, size))
+    at = np.clip(np.arange(size)[:, None] + offset, 0, size - 1)
+    np.add.at(taken, (np.arange(size)[:, None], at), weight / weight.sum())
+    return torch.from_numpy(taken).to(device, dtype)

@@ -29,7 +29,7 @@ from ..teacher.views import agents_view, interactions_view, layout_view
 from ..transfer import sent
 from .trunk import TrunkStates
 
-_VIEWS: dict[str, Callable[[Tensor, Packet], Tensor]] = {
+_VIEWS: dict[str, Callable[..., Tensor]] = {
     "layout": layout_view, "agents": agents_view, "interactions": interactions_view,
 }  # fmt: skip
 _PER_FACTOR = ("layout_BW", "agents_BW", "interactions_BW")
@@ -149,26 +149,29 @@ def shown(
     names, shares = zip(*stage.views, strict=True)
     drawn = [random.choice(len(names), p=np.array(shares) / sum(shares)) for random in randoms]
     viewed = tuple(row for row, k in enumerate(drawn) if names[k] != "raw")
-    if not viewed:
-        return video, viewed
-    rows = zip(video, packets, drawn, strict=True)
-    clips = [clip if names[k] == "raw" else _viewed(clip, _VIEWS[names[k]], packet) for clip, packet, k in rows]
-    return torch.stack(clips), viewed
+    for kind, view in _VIEWS.items():
+        rows = [row for row in viewed if names[drawn[row]] == kind]
+        video = _with_rows(video, rows, view, packets)
+    return video, viewed
 
 
 def edit(video: Tensor, packets: Sequence[Packet], randoms: Sequence[np.random.Generator]) -> tuple[Tensor, Tensor]:
     """Each clip with one of its agents filled in from the surroundings, and which slot that was (-1: none there)."""
-    clips, removed = [], []
-    for clip, packet, random in zip(video, packets, randoms, strict=True):
-        slot = int(random.integers(int(packet.slots))) if packet.slots else -1
-        clips.append(clip if slot < 0 else _viewed(clip, functools.partial(layout_view, track=slot), packet))
-        removed.append(slot)
-    return torch.stack(clips), torch.tensor(removed).to(video.device)
+    pairs = zip(packets, randoms, strict=True)
+    removed = [int(random.integers(int(packet.slots))) if packet.slots else -1 for packet, random in pairs]
+    rows = [row for row, slot in enumerate(removed) if slot >= 0]
+    view = functools.partial(layout_view, tracks=[removed[row] for row in rows])
+    return _with_rows(video, rows, view, packets), sent(torch.tensor(removed), video.device)
 
 
-def _viewed(clip: Tensor, view: Callable[[Tensor, Packet], Tensor], packet: Packet) -> Tensor:
-    """A view of one normalised clip `[3, T, H, W]`."""
-    return view(clip.transpose(0, 1), packet).transpose(0, 1)
+def _with_rows(video: Tensor, rows: Sequence[int], view: Callable[..., Tensor], packets: Sequence[Packet]) -> Tensor:
+    """Normalised clips `[B, 3, T, H, W]`, those of these rows in the view; all of them at once."""
+    if not rows:
+        return video
+    at = sent(torch.tensor(rows), video.device)
+    clips = video.index_select(0, at).transpose(1, 2)
+    seen = torch.unflatten(view(clips.flatten(0, 1), *(packets[row] for row in rows)), 0, clips.shape[:2])
+    return video.index_copy(0, at, seen.transpose(1, 2))
 
 
 def validation_batches(

@@ -23,6 +23,7 @@ import torch
 from ..commands import carry_out, command
 from ..config import dump
 from ..errors import TrainingError
+from ..sharing import shared_gpu
 from ..words import counted
 from ..workers import begin_worker
 from .engine import Engine
@@ -72,7 +73,8 @@ def train_all(
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
         beside = workers
         while left and beside > 1:
-            crowded = side_by_side(left, device, beside, tell)
+            with shared_gpu(device, min(beside, len(left))):
+                crowded = side_by_side(left, device, beside, tell)
             beside //= 2
             if crowded:
                 log.warning(

@@ -7,6 +7,7 @@ encoder. Its own momentum encoder's space is reported beside it.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -67,8 +68,9 @@ def states_of(
     if not learner.method.reads_states or targets is None:
         return None
     cells, shown = targets.cells, None
-    if visible is not None:
-        shown = visible_cells(visible.to(cells.agent_C.device), learner.context_grid(video), cells)
+    grid = learner.context_grid(video)
+    if visible is not None and visible.shape[1] < math.prod(grid):  # otherwise all of it is seen
+        shown = visible_cells(visible.to(cells.agent_C.device), grid, cells)
     return object_states(cells, shown).to(video.device)
 
 

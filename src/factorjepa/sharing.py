@@ -1,0 +1,98 @@
+"""One GPU for several processes at once.
+
+By itself a GPU serves its processes in turn: kernels of two never run together, and those of a small model leave most
+of it idle. NVIDIA's Multi-Process Service (MPS) lets them run together; it comes with the driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import torch
+
+log = logging.getLogger(__name__)
+
+CONTROL = "nvidia-cuda-mps-control"
+PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+_PATIENCE = 20.0  # seconds for the service to start, and for a process to reach the GPU through it
+
+# Waits for its input to close, which a parent that is killed does too: the service ends with whoever started it.
+_GUARD = "{control} -d && echo started && {{ read -r _; echo quit | {control}; }}"
+_REACH = """
+import ctypes, sys
+driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) else 0)
+"""
+
+
+@contextlib.contextmanager
+def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
+    """Let processes that are started within use the GPU together; gives whether they do.
+
+    They work without it too, in turn: where there is no service, or it cannot be reached, nothing changes. A service
+    that somebody else has set up is left to them. The caller's own GPU work belongs outside: it would end with the
+    service.
+    """
+    control = shutil.which(CONTROL)
+    if device.type != "cuda" or processes < 2 or control is None or PIPES in os.environ:
+        yield False
+        return
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder, _service(control, folder) as works:
+        if not works:
+            yield False
+            return
+        os.environ |= {PIPES: folder, LOGS: folder}
+        try:
+            yield True
+        finally:
+            del os.environ[PIPES], os.environ[LOGS]
+
+
+@contextlib.contextmanager
+def _service(control: str, folder: str) -> Iterator[bool]:
+    # Devices are numbered anew for its clients: it must see all of them, or theirs would be the wrong ones.
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {PIPES: folder, LOGS: folder}
+    guard = subprocess.Popen(
+        ["sh", "-c", _GUARD.format(control=shlex.quote(control))], env=environment, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert guard.stdin is not None
+    assert guard.stdout is not None
+    try:
+        works = _says_something(guard) and _reachable(os.environ | {PIPES: folder, LOGS: folder})
+        if not works:
+            log.warning("%s does not work here: runs have the GPU in turn, which is slower", CONTROL)
+        yield works
+    finally:
+        guard.stdin.close()
+        guard.stdout.close()
+        try:
+            guard.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            log.warning("%s does not end; it is left to itself", CONTROL)
+
+
+def _says_something(guard: subprocess.Popen[str]) -> bool:
+    """Within `_PATIENCE`, and before it ends."""
+    assert guard.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(guard.stdout, selectors.EVENT_READ)
+        return bool(selector.select(_PATIENCE)) and guard.stdout.readline() == "started\n"
+
+
+def _reachable(environment: dict[str, str]) -> bool:
+    try:
+        tried = subprocess.run([sys.executable, "-c", _REACH], env=environment, timeout=_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return tried.returncode == 0

@@ -25,7 +25,7 @@ STAGE = {
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
     "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing", "engines",
-    "decoded",
+    "decoded", "sharing",
 }  # fmt: skip
 TOP = {"cli", "verbs", "study", "__main__"}
 HEAVY = {

@@ -163,11 +163,10 @@ class StudySettings(Settings):
     def candidates(self, data: Path, folder: Path, windows: Path | None = None) -> dict[str, list[Candidate]]:
         """Method -> the runs that try what is to be tuned, of those that train."""
         found: dict[str, list[Candidate]] = {}
-        grid = [dict(zip(self.tuning, values, strict=True)) for values in itertools.product(*self.tuning.values())]
         for name in self.methods if self.tuning else ():
             if not method_named(name).trains:
                 continue
-            for number, values in enumerate(grid):
+            for number, values in enumerate(self._grid(name)):
                 tuned = {name: {**self.tuned.get(name, {}), **values}}
                 alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
                 (job,) = alone.jobs(data, folder, windows)
@@ -177,6 +176,12 @@ class StudySettings(Settings):
             if twice := next((one for one in tried if tried.count(one) > 1), None):
                 raise ConfigError(f"tuning: {twice} is there more than once")
         return found
+
+    def _grid(self, name: str) -> list[dict[str, Any]]:
+        """What a method tries: every combination, but for settings of what it does not have."""
+        idle = set() if method_named(name).reads_states else {"branch_rate"}
+        tuned = {key: values for key, values in self.tuning.items() if key not in idle}
+        return [dict(zip(tuned, values, strict=True)) for values in itertools.product(*tuned.values())]
 
     def with_chosen(self, chosen: Mapping[str, Mapping[str, Any]]) -> StudySettings:
         """This study with what validation chose for each method."""

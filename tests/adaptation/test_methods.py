@@ -99,6 +99,22 @@ def test_rates_and_decay_are_those_of_the_table() -> None:
     assert all(role == {"rate": 0.3, "decays": False} for role in dictionaries)
 
 
+@pytest.mark.parametrize("name", ["factorjepa_both", "mono_states_both", "auto_rgn"])
+def test_branches_that_read_agents_may_learn_at_a_rate_of_their_own(name: str) -> None:
+    backbone, method = build("nano", **SMALL), METHODS[name]
+    predictor = outline(backbone.spec, method)
+    set_trainable(backbone.encoder, predictor, method, method.stages[-1], Scope(blocks=1, chosen=(0,)))
+    usual, faster = (
+        {row[0]: row[2]["rate"] for row in parameter_roles(backbone.encoder, predictor, rate)} for rate in (1.0, 4.0)
+    )
+    assert usual.keys() == faster.keys()
+    changed = {key.split(".")[1] for key in usual if usual[key] != faster[key]}
+    assert all(faster[key] == 4 * usual[key] for key in usual if key.split(".")[1] in changed)
+    read = {"factorjepa_both": {"reader", "early", "agents", "interactions"},
+            "mono_states_both": {"reader", "early", "late"}, "auto_rgn": set()}  # fmt: skip
+    assert changed == read[name]
+
+
 @pytest.mark.parametrize("arch", PRESET_OF)
 def test_matched_methods_lie_within_the_budget(arch: str) -> None:
     scope = resolve(TrainSettings, PRESET_OF[arch], data="-").scope

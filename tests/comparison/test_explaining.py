@@ -25,7 +25,7 @@ ABLATED = {"factorjepa": 0.0, "no_factor_loss": 0.2, "double_ranks": -0.1, "shuf
 
 def test_every_ablation_of_the_registry_is_a_part_with_the_method_that_it_changes() -> None:
     ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
-    whole = {"factorjepa", "factorjepa_raw", "factorjepa_raw_chosen"}
+    whole = {"factorjepa", "factorjepa_raw", "factorjepa_chosen", "factorjepa_raw_chosen"}
     for step in PARTS:
         assert (step.b if step.a in ablations else step.a) in whole
     assert {name for step in PARTS for name in (step.a, step.b)} == ablations | {"factorjepa", "factorjepa_raw"}

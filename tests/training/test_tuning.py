@@ -13,7 +13,17 @@ from factorjepa.errors import TrainingError
 from factorjepa.study import StudySettings
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.several import Job
-from factorjepa.training.tuning import CHOSEN, JUDGED_BY, Candidate, Tried, adopt, choose, read_tried, write_tried
+from factorjepa.training.tuning import (
+    CHOSEN,
+    JUDGED_BY,
+    Candidate,
+    Choice,
+    Tried,
+    adopt,
+    choose,
+    read_tried,
+    write_tried,
+)
 
 
 def tried(folder: Path, errors: dict[float, list[float]]) -> list[Candidate]:
@@ -101,3 +111,19 @@ def test_every_method_that_trains_tries_the_same_values_and_the_first_seed_of_th
     jobs = {job.out.name: job.settings for job in chosen.jobs(Path("data"), Path("runs"))}
     assert jobs["full-17"] == found["full"][3].job.settings, "so its run can be adopted"
     assert (jobs["lora-29"].lr, jobs["lora-29"].warmup) == (0.01, 2)
+
+
+def test_a_method_does_not_try_values_of_what_it_does_not_have(tmp_path: Path) -> None:
+    study = resolve(
+        StudySettings, "demo", ["tuning={lr: [0.001, 0.01], branch_rate: [1, 4]}"], methods=("auto_rgn", "factorjepa")
+    )
+    found = study.candidates(Path("data"), tmp_path)
+    assert [dict(one.values) for one in found["auto_rgn"]] == [{"lr": 0.001}, {"lr": 0.01}]
+    assert len(found["factorjepa"]) == 4
+    choices = {
+        name: Choice(several[0], tuple(several), tuple(0.5 for _ in several), ()) for name, several in found.items()
+    }
+    write_tried(tmp_path, choices)
+    read = read_tried(tmp_path)
+    assert [dict(one.values) for one in read if one.method == "auto_rgn"] == [{"lr": "0.001"}, {"lr": "0.01"}]
+    assert {one.values["branch_rate"] for one in read if one.method == "factorjepa"} == {"1.0", "4.0"}

@@ -95,10 +95,13 @@ ABLATIONS: tuple[Method, ...] = (
         )
         for method in (RAW, FACTORJEPA)
     ),
-    RAW.variant(
-        "factorjepa_raw_both_chosen", "both injection, blocks by gradient",
-        "early injection where Auto-RGN's rule says which blocks train",
-        predictor=_options(injection="both"), encoder="chosen",
+    *(
+        method.variant(
+            f"{method.name}_both_chosen", "both injection, blocks by gradient",
+            "early injection where Auto-RGN's rule says which blocks train",
+            predictor=_options(injection="both"), encoder="chosen",
+        )
+        for method in (RAW, FACTORJEPA)
     ),
     FACTORJEPA.variant(
         "pair_motion", "pairs move agents", "an interaction moves an agent, it does not only add a vector",

@@ -60,12 +60,23 @@ def _everything(injection: Literal["late", "both"]) -> Method:
     )
 
 
-CHOSEN = dataclasses.replace(
-    _geometry("both"),
-    name="mono_states_chosen",
-    title="Monolithic + states (both), blocks by gradient",
-    why="what object states add to Auto-RGN: its rule says which blocks train, a dense head reads the states",
-    encoder="chosen",
+def _chosen(method: Method, name: str, why: str) -> Method:
+    return dataclasses.replace(
+        method, name=name, title=f"{method.title}, blocks by gradient", why=why, encoder="chosen"
+    )
+
+
+CHOSEN = (
+    _chosen(
+        _geometry("both"),
+        "mono_states_chosen",
+        "what object states add to Auto-RGN: its rule says which blocks train, a dense head reads the states",
+    ),
+    _chosen(
+        _everything("both"),
+        "mono_matched_chosen",
+        "what states, targets and stages add to Auto-RGN, through a dense head",
+    ),
 )
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
 EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))

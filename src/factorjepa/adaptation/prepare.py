@@ -99,16 +99,18 @@ def trainable(*modules: nn.Module) -> int:
     return sum(p.numel() for module in modules for p in module.parameters() if p.requires_grad)
 
 
-def parameter_roles(encoder: Encoder, predictor: LatentPredictor) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
+def parameter_roles(
+    encoder: Encoder, predictor: LatentPredictor, branch_rate: float = 1.0
+) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
     """Every parameter that trains now, with its name in a checkpoint and its rate and decay (Panel C).
 
-    The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once); dictionaries
-    and scales do not decay.
+    The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once), branches
+    that read object states at `branch_rate` times it; dictionaries and scales do not decay.
     """
     rows = [(f"encoder.{name}", p, {"rate": 0.1, "decays": True}) for name, p in encoder.named_parameters()]
-    roles = predictor.roles()
+    roles, rates = predictor.roles(), {"dictionary": 0.3, "branch": branch_rate}
     for name, p in predictor.named_parameters():
-        rate = 0.3 if roles[name] == "dictionary" else 1.0
+        rate = rates.get(roles[name], 1.0)
         rows.append((f"predictor.{name}", p, {"rate": rate, "decays": roles[name] not in ("dictionary", "scale")}))
     return [row for row in rows if row[1].requires_grad]
 

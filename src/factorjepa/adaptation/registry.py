@@ -19,7 +19,7 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         FROZEN, FULL, CONTINUAL, LPFT, *WISE, LORA, DORA, AUTO_RGN, RAW, FACTORJEPA, DI_PLUS, INT, PLAIN,
-        SUPERVISED, *GEOMETRY, CHOSEN, *EVERYTHING, *ABLATIONS,
+        SUPERVISED, *GEOMETRY, *EVERYTHING, *CHOSEN, *ABLATIONS,
     )
 }  # fmt: skip
 

@@ -18,7 +18,9 @@ from .geometry import Grid
 from .prediction import PerFactor, Prediction
 from .query import Question
 
-Role = Literal["query", "head", "dictionary", "scale"]
+Role = Literal["query", "head", "branch", "dictionary", "scale"]
+
+_BRANCHES = ("reader.", "early.", "late.", "agents.", "interactions.")  # read object states: no pretraining knows them
 
 
 class LatentPredictor(nn.Module, ABC):
@@ -83,4 +85,6 @@ def _role(name: str) -> Role:
         return "query"
     if name.endswith(".log_scale"):
         return "scale"
-    return "dictionary" if name.endswith(".directions") else "head"
+    if name.endswith(".directions"):
+        return "dictionary"
+    return "branch" if name.startswith(_BRANCHES) else "head"

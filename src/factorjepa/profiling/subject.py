@@ -66,7 +66,7 @@ class Subject:
         learner.enter(len(method.stages) - 1)  # where most trains
         compiled = can_compile(device) if settings.compile is None else settings.compile
         with accelerated(learner, device, bf16=in_bf16(settings, device), compiled=compiled, masks=settings.masks):
-            optimiser = learner.optimiser(settings.lr, settings.weight_decay)
+            optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.branch_rate)
             yield cls(settings, device, learner, optimiser, compiled)
 
     def update(self, settings: TrainSettings, trunk: Trunk | None = None) -> Update:

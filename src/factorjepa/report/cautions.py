@@ -21,7 +21,7 @@ FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 UPDATE = "clips per update"
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
-    "updates", UPDATE, "lr", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
+    "updates", UPDATE, "lr", "branch_rate", "final_lr", "warmup", "weight_decay", "size", "frames", "fps", "context",
     "data", "clips", "weights",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
@@ -117,8 +117,13 @@ def _tuned(material: Material, backbone: str) -> list[str]:
     return [
         name
         for name in names
-        if all(str(settings_of(run).get(name)) == chosen.get(run.method, {}).get(name) for run in runs)
+        if all(run.method in chosen and _as_chosen(run, name, chosen[run.method]) for run in runs)
     ]
+
+
+def _as_chosen(run: RunInfo, name: str, values: Mapping[str, str]) -> bool:
+    """A method that has nothing of that name to set tries no values of it."""
+    return name not in values or str(settings_of(run).get(name)) == values[name]
 
 
 def _clips_per_update(settings: Mapping[str, object], processes: Sequence[int]) -> str:

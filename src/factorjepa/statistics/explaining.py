@@ -68,7 +68,14 @@ STEPS = (
     Step("object states through a dense head, Auto-RGN's blocks", "mono_states_chosen", "auto_rgn"),
     _BOTH_CHOSEN,
     Step("factorization, given states, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "mono_states_chosen"),
+    Step("targets and stages as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_raw_both_chosen"),
+    Step(
+        "factorization, given states, targets and stages, Auto-RGN's blocks",
+        "factorjepa_both_chosen",
+        "mono_matched_chosen",
+    ),
     Step("everything, Auto-RGN's blocks", "factorjepa_chosen", "auto_rgn"),
+    Step("everything, states early and late, Auto-RGN's blocks", "factorjepa_both_chosen", "auto_rgn"),
 )
 
 _TERMS = ("factor", "visibility", "separation", "sparsity")
@@ -99,6 +106,7 @@ PARTS = (
     _CHOSEN,
     _RAW_CHOSEN,
     _BOTH_CHOSEN,
+    Step("early injection as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_chosen"),
 )
 """Every ablation of the registry. What was taken out: FactorJEPA over the rest. What was changed: it over the whole."""
 

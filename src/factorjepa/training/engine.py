@@ -126,7 +126,7 @@ class Engine:
         self.model = Model(self.learner)
         if self.method.interpolation is not None:
             self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
-        self.optimiser = self.learner.optimiser(settings.lr, settings.weight_decay) if self.method.trains else None
+        self.optimiser = self._optimiser() if self.method.trains else None
         self.corpus = clip_identities(corpus.manifest)
         self.trunk = self._trunk()
         self.step = 0
@@ -211,7 +211,7 @@ class Engine:
             return
         state = self.optimiser.state_dict()
         self.model = ShardedModel(self.learner, self.processes)
-        self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
+        self.optimiser = self._optimiser()
         load_whole(self.optimiser, state)
 
     def _pace(self, seconds: float, wait: float) -> dict[str, float]:
@@ -249,6 +249,10 @@ class Engine:
         record = update(self.step, made, len(passes))
         self.step += 1
         return record
+
+    def _optimiser(self) -> torch.optim.Optimizer:
+        settings = self.settings
+        return self.learner.optimiser(settings.lr, settings.weight_decay, settings.branch_rate)
 
     def _updating(self, optimiser: torch.optim.Optimizer) -> Update:
         return Update(
@@ -307,7 +311,7 @@ class Engine:
         chosen = tuple(state["learner"]["chosen"])
         if chosen != self.learner.scope.chosen:  # a probe pass on another machine may come out otherwise
             self.learner.scope = dataclasses.replace(self.learner.scope, chosen=chosen)
-            self.optimiser = self.learner.optimiser(self.settings.lr, self.settings.weight_decay)
+            self.optimiser = self._optimiser()
             self.trunk = self._trunk()
         put_back(self.learner, self.step, self.settings.updates, weights, state["learner"])
         if self.optimiser is not None:

@@ -130,10 +130,10 @@ class Learner(nn.Module):
             self._splits[key] = FutureSplit(*(index.to(video.device) for index in split))
         return self._splits[key]
 
-    def optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
+    def optimiser(self, lr: float, weight_decay: float, branch_rate: float = 1.0) -> torch.optim.AdamW:
         """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""
         groups: dict[tuple[float, bool], list[Tensor]] = {}
-        for _, parameter, role in self._ever_trainable():
+        for _, parameter, role in self._ever_trainable(branch_rate):
             decays = role["decays"] and sum(size > 1 for size in parameter.shape) >= 2
             groups.setdefault((role["rate"], decays), []).append(parameter)
         return adamw(
@@ -166,12 +166,12 @@ class Learner(nn.Module):
     def load_state(self, state: dict[str, Any]) -> None:
         self.target.load_owned_state(state["target"])
 
-    def _ever_trainable(self) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
+    def _ever_trainable(self, branch_rate: float = 1.0) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
         """Union over the stages, in a fixed order."""
         current = self._stage
         seen: dict[str, tuple[str, nn.Parameter, dict[str, Any]]] = {}
         for stage in self.method.stages:
             set_trainable(self.encoder, self.predictor, self.method, stage, self.scope)
-            seen |= {row[0]: row for row in parameter_roles(self.encoder, self.predictor)}
+            seen |= {row[0]: row for row in parameter_roles(self.encoder, self.predictor, branch_rate)}
         set_trainable(self.encoder, self.predictor, self.method, self.method.stages[current or 0], self.scope)
         return [seen[name] for name in sorted(seen)]

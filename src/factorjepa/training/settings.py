@@ -50,6 +50,7 @@ class TrainSettings(Settings):
     batch: int = Field(default=4, ge=1)  # clips per process and pass; an update takes processes x batch x accumulate
     accumulate: int = Field(default=1, ge=1)  # passes per update
     lr: float = Field(default=1e-4, gt=0)
+    branch_rate: float = Field(default=1.0, gt=0)  # of the branches that read agents and are new, over lr
     final_lr: float = Field(default=1e-6, ge=0)
     warmup: int = Field(default=1000, ge=0)
     weight_decay: float = Field(default=0.04, ge=0)

@@ -97,14 +97,15 @@ class Tried:
 
 def write_tried(folder: Path, choices: Mapping[str, Choice]) -> None:
     text = io.StringIO()
-    names = list(next(iter(choices.values())).candidate.values) if choices else []
+    names = list(dict.fromkeys(name for choice in choices.values() for name in choice.candidate.values))
     table = csv.writer(text, lineterminator="\n")
     table.writerow((_BACKBONE, _METHOD, *names, _ERROR, _CHOSEN))
     for method, choice in choices.items():
         for candidate, error in zip(choice.tried, choice.errors, strict=True):
             chosen = "yes" if candidate is choice.candidate else ""
             arch = candidate.job.settings.arch
-            table.writerow((arch, method, *candidate.values.values(), f"{error:.6f}", chosen))
+            values = (candidate.values.get(name, "") for name in names)  # not every method has what is tuned
+            table.writerow((arch, method, *values, f"{error:.6f}", chosen))
     write_text(folder / CHOSEN, text.getvalue())
 
 
@@ -121,7 +122,7 @@ def read_tried(folder: Path) -> list[Tried]:
                 error, chosen = float(row.pop(_ERROR)), row.pop(_CHOSEN)
             except (KeyError, ValueError, TypeError):
                 raise TrainingError(f"{path}: is not a table of what was tried; run the study again") from None
-            found.append(Tried(backbone, method, row, error, chosen == "yes"))
+            found.append(Tried(backbone, method, {k: v for k, v in row.items() if v != ""}, error, chosen == "yes"))
     return found
 
 

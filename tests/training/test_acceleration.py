@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from factorjepa.errors import BackboneError
+from factorjepa.backbones.eightbit import EightBitLinear
+from factorjepa.errors import BackboneError, TrainingError
 from factorjepa.training.acceleration import can_compile, compile_blocks
 from factorjepa.training.engine import Engine
 from factorjepa.training.settings import TrainSettings
@@ -40,6 +41,27 @@ def test_frozen_blocks_are_kept_and_run_in_bf16_and_what_trains_in_fp32(settings
         learner.encoder(video, levels=True).sum().backward()
         assert learner.future(video).dtype == torch.float32
     assert seen == [torch.bfloat16] * 3 + [torch.float32]
+
+
+def test_eight_bits_are_for_what_never_trains(settings: Make) -> None:
+    engine = Engine(settings(method="factorjepa_raw", trainable_blocks=1), CPU)
+    learner = engine.learner
+    learner.enter(0)
+    before = learner.weights().keys()
+    learner.lower_frozen(torch.float32, bits=8)  # not every CPU can multiply in bf16
+    lowered = [isinstance(block.mlp.fc1, EightBitLinear) for block in learner.encoder.blocks]
+    assert lowered == [True] * 3 + [False]
+    assert learner.weights().keys() == before
+    assert learner.target.encoder.blocks[0].attn.qkv is learner.reference.encoder.blocks[0].attn.qkv
+    batch = engine.batches.complete(next(engine._first_batches(1)), learner.stage, 0, 0, engine.device)
+    loss, _ = loss_of(learner, batch, engine.scales, engine.settings, 0)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in learner.encoder.blocks[3].parameters())
+
+
+def test_eight_bits_without_a_gpu_for_them_are_refused_before_anything_is_built(settings: Make) -> None:
+    with pytest.raises(TrainingError, match=r"frozen_bits=8 needs precision=bf16 on a GPU.*set frozen_bits=16"):
+        Engine(settings(method="factorjepa_raw", frozen_bits=8), CPU)
 
 
 def test_what_trains_is_not_lowered(settings: Make) -> None:

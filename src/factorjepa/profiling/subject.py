@@ -14,7 +14,7 @@ from ..backbones import Backbone, build
 from ..backbones.masks import future_split
 from ..predictors import StartTokens
 from ..seeding import seed_of
-from ..training.acceleration import accelerated, can_compile
+from ..training.acceleration import accelerated, can_compile, refuse_bits
 from ..training.learner import Learner
 from ..training.masking import training_masks
 from ..training.parallel import Model, Processes
@@ -65,7 +65,11 @@ class Subject:
         learner.to(device)
         learner.enter(len(method.stages) - 1)  # where most trains
         compiled = can_compile(device) if settings.compile is None else settings.compile
-        with accelerated(learner, device, bf16=in_bf16(settings, device), compiled=compiled, masks=settings.masks):
+        bf16 = in_bf16(settings, device)
+        refuse_bits(settings.frozen_bits, device, bf16=bf16, whole_weights=True)
+        with accelerated(
+            learner, device, bf16=bf16, compiled=compiled, masks=settings.masks, bits=settings.frozen_bits
+        ):
             optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.branch_rate)
             yield cls(settings, device, learner, optimiser, compiled)
 

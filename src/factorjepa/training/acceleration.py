@@ -16,6 +16,8 @@ from collections.abc import Iterator
 import torch
 
 from ..backbones.blocks import Block, fastest_attention
+from ..backbones.eightbit import can_multiply
+from ..errors import TrainingError
 from ..predictors.branches import GatedAgents, Pairs
 from .learner import Learner
 
@@ -26,14 +28,14 @@ _VARIANTS = 64  # of one compiled block: lengths, widths, with and without gradi
 
 @contextlib.contextmanager
 def accelerated(
-    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks"
+    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks", bits: int = 16
 ) -> Iterator[None]:
     """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards.
 
     With `masks` of the settings `blocks`, every pass has one of few lengths, and each is compiled for itself.
     """
     if bf16:
-        learner.lower_frozen(torch.bfloat16)
+        learner.lower_frozen(torch.bfloat16, bits)
     if compiled:
         compile_blocks(learner, dynamic=False if masks == "blocks" else None)
     if device.type != "cuda":
@@ -48,6 +50,15 @@ def accelerated(
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def refuse_bits(bits: int, device: torch.device, *, bf16: bool, whole_weights: bool) -> None:
+    """Before anything is built: eight bits need a GPU that has them, and weights that are not cut into slices."""
+    if bits == 16 or (bf16 and whole_weights and can_multiply(device)):
+        return
+    needs = "needs precision=bf16 on a GPU that multiplies fp8 (Ada, Hopper or later)"
+    why = needs if whole_weights else "is not for FSDP, which cuts weights into slices"
+    raise TrainingError(f"frozen_bits={bits} {why}; set frozen_bits=16")
 
 
 def can_compile(device: torch.device) -> bool:

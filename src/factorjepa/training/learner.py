@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..adaptation import Method, Stage
 from ..adaptation.prepare import Scope, add_adapters, parameter_roles, set_trainable, surgery, trainable
 from ..backbones import Backbone
+from ..backbones.eightbit import in_eight_bits
 from ..backbones.encoder import gather_tokens
 from ..backbones.masks import FutureSplit, Grid, future_split
 from ..backbones.momentum import MomentumEncoder
@@ -71,12 +72,17 @@ class Learner(nn.Module):
     def trainable(self) -> int:
         return trainable(self.encoder, self.predictor)
 
-    def lower_frozen(self, dtype: torch.dtype) -> None:
-        """Put the encoder's blocks below the lowest one that trains at some stage into `dtype` (Panel C: bf16)."""
+    def lower_frozen(self, dtype: torch.dtype, bits: int = 16) -> None:
+        """Put the encoder's blocks below the lowest one that trains at some stage into `dtype` (Panel C: bf16).
+
+        With 8 `bits`, what is multiplied in these blocks is lowered further (`eightbit`).
+        """
         cut = lowest_trained(self.weights(), self.spec.depth)
         if cut:
             for encoder in (self.encoder, self.target, self.reference):
                 encoder.lower(cut, dtype)
+        if cut and bits == 8:
+            in_eight_bits((self.encoder, self.target.encoder, self.reference.encoder), cut)
 
     def grid(self, video: Tensor) -> tuple[int, int, int]:
         return self.encoder.grid_of(video)

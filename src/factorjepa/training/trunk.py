@@ -171,7 +171,7 @@ def trunk_of(
     """The trunk that a run with these settings keeps in its `trunk_cache`."""
     about = {
         "fps": settings.fps, "replication": settings.replication,
-        "precision": "bf16 trunk" if bf16 else "fp32",
+        "precision": ("bf16 trunk" if settings.frozen_bits == 16 else "fp8 trunk") if bf16 else "fp32",
     }  # fmt: skip
     return Trunk(
         Path(str(settings.trunk_cache)), encoder, cut, clip_ids, frames=settings.frames, context=settings.context,

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 
 from ..backbones.blocks import fastest_attention
+from ..backbones.eightbit import in_eight_bits
 from ..corpus.access import Corpus
 from ..corpus.decoded_windows import read_window
 from ..corpus.manifest import Clip
@@ -121,6 +122,8 @@ class _Workshop:
         self.trunk = trunk_of(settings, encoder, cut, (), clip_identities(corpus.manifest), bf16)
         if bf16:
             encoder.lower(cut, torch.bfloat16)
+        if bf16 and settings.frozen_bits == 8:
+            in_eight_bits([encoder], cut)
 
     def running(self) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()

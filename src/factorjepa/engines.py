@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from .errors import ConfigError, StorageError
-from .workers import begin_worker
+from .workers import begin_worker, single_threaded
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -156,7 +156,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.line, far = context.Pipe()
         self._process = context.Process(target=_serve, args=(far,), daemon=True)
-        self._process.start()
+        with single_threaded():
+            self._process.start()
         far.close()  # else its death would not end the line
         self.number = self.attempt = 0
         self.job: Any = None

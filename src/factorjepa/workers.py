@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@contextlib.contextmanager
+def single_threaded() -> Iterator[None]:
+    """Processes started within have one thread each for their arithmetic, unless the user has said how many.
+
+    Libraries take as many threads as there are cores: with a process per core they would mostly wait for each other.
+    They read this when they are loaded, before a worker's first line.
+    """
+    mine = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(mine, "1"))
+    try:
+        yield
+    finally:
+        for name in mine:
+            os.environ.pop(name, None)
 
 
 def begin_worker() -> None:

@@ -30,7 +30,7 @@ from ..errors import CorpusError, StorageError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
 from ..video import write_video
-from ..workers import begin_worker
+from ..workers import begin_worker, single_threaded
 from ..world import WorldSettings, clips
 from ..world.measures import measure, superclasses_seen
 from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec, source_spec
@@ -188,7 +188,9 @@ def _run(make: Callable[[list[int]], _Made], jobs: list[list[int]], workers: int
         return
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=begin_worker)
     try:
-        yield from pool.map(make, jobs)
+        with single_threaded():
+            made = pool.map(make, jobs)
+        yield from made
     except BrokenProcessPool:
         raise StorageError(
             "a worker process was killed (out of memory?); finished clips are kept: run the same command again, "

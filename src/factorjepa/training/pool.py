@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrainingError
 from ..storage import write_atomic
-from ..workers import begin_worker
+from ..workers import begin_worker, single_threaded
 from ..world import WorldSettings
 from ..world.windows import source_windows
 
@@ -56,7 +56,8 @@ class WindowPool:
     def __enter__(self) -> WindowPool:
         self.folder.mkdir(parents=True, exist_ok=True)
         wanted = [s for s in range(self.first, self.first + self.sources) if not _path(self.folder, s).exists()]
-        self._processes = multiprocessing.get_context("spawn").Pool(self._workers, initializer=begin_worker)
+        with single_threaded():
+            self._processes = multiprocessing.get_context("spawn").Pool(self._workers, initializer=begin_worker)
         self._made = [self._processes.apply_async(make_source, (*self._job, source)) for source in wanted]
         return self
 

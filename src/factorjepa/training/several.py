@@ -25,7 +25,7 @@ from ..config import dump
 from ..errors import TrainingError
 from ..sharing import shared_gpu
 from ..words import counted
-from ..workers import begin_worker
+from ..workers import begin_worker, single_threaded
 from .engine import Engine
 from .run import METRICS, RunDirectory
 from .settings import LAYOUT, TrainSettings
@@ -107,7 +107,8 @@ def side_by_side(
     stop = context.Event()
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(command(), stop))
     try:
-        jobs = {pool.submit(train or _train, job, str(device)): job for job in left}
+        with single_threaded():
+            jobs = {pool.submit(train or _train, job, str(device)): job for job in left}
         running: set[Future[None]] = set(jobs)
         crowded: list[Job] = []
         while running:

@@ -15,7 +15,7 @@ from multiprocessing.pool import AsyncResult
 import numpy as np
 from numpy.typing import NDArray
 
-from ..workers import begin_worker
+from ..workers import begin_worker, single_threaded
 from .settings import WorldSettings
 from .simulator import clip_specs, clips
 
@@ -59,7 +59,9 @@ def stream_windows(
         for source in sources:
             yield from job(source)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, initializer=begin_worker) as pool:
+    with single_threaded():
+        processes = multiprocessing.get_context("spawn").Pool(workers, initializer=begin_worker)
+    with processes as pool:
         pending: deque[AsyncResult[list[Window]]] = deque()
         for source in sources:
             pending.append(pool.apply_async(job, (source,)))

@@ -1,0 +1,34 @@
+"""Worker processes do not crowd each other out."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from factorjepa.engines import Processes
+from factorjepa.workers import single_threaded
+
+NAMES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def threads(_: int) -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in NAMES)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_worker_has_one_thread_and_its_parent_is_left_alone() -> None:
+    assert [found for _, found in Processes(2).run(threads, range(2))] == [("1", "1", "1")] * 2
+    assert threads(0) == (None, None, None)
+
+
+def test_what_the_user_says_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with single_threaded():
+        assert threads(0) == ("3", "1", "1")
+    assert threads(0) == ("3", None, None)

@@ -255,6 +255,28 @@ def test_agents_that_melt_are_under_dispersed_in_whoever_melts_them() -> None:
     assert (scenery.symptom, scenery.attribution) == (Symptom.LOST_DETAIL, Attribution.ORACLE_PRESENT)
 
 
+@pytest.mark.parametrize(("there", "said"), [((ANNA,), False), ((ANNA, BELA), True)])
+@pytest.mark.parametrize("melted", [False, True], ids=["still", "melted"])
+def test_one_agent_that_is_found_again_does_not_say_how_a_future_moves(
+    there: tuple[Body, ...], said: bool, melted: bool
+) -> None:
+    drawn = triplet(WHOLE, Street(there, when=WHOLE.when if melted else (0.0,) * FRAMES))
+    if melted:
+        drawn = dataclasses.replace(drawn, predicted_T3HW=softened(drawn, 4.0, 0).predicted_T3HW)
+    found = [one.symptom for one in find_failures(drawn)]
+    assert Symptom.AGENT_OMISSION in found
+    assert (Symptom.MOTION_UNDER_DISPERSION in found) == said
+
+
+def test_one_agent_that_moves_says_nothing_for_one_that_stands() -> None:
+    """The second is found again and has no motion to lose."""
+    eve = Body((GREEN, YELLOW), (20, 70), (0, 0))
+    before = Street((ANNA, eve))
+    still = dataclasses.replace(before, when=(0.0,) * FRAMES)
+    whole = Triplet(before.picture(0), *(before.frames(),) * 2, still.frames(), *(before.seen(),) * 2, still.seen())
+    assert Symptom.MOTION_UNDER_DISPERSION not in [one.symptom for one in find_failures(whole)]
+
+
 def test_what_the_oracle_alone_gets_wrong_is_no_failure_of_the_prediction() -> None:
     assert find_failures(triplet(without(CARL), WHOLE)) == []
 

@@ -255,6 +255,44 @@ def test_agents_that_melt_are_under_dispersed_in_whoever_melts_them() -> None:
     assert (scenery.symptom, scenery.attribution) == (Symptom.LOST_DETAIL, Attribution.ORACLE_PRESENT)
 
 
+def smeared(strength: float) -> Tensor:
+    """The street with a grey smear where Carl is, so strong of a plain grey body."""
+    frames = without(CARL).frames()
+    for frame, time in zip(frames, WHOLE.when, strict=True):
+        left, top, right, bottom = CARL.box(time)
+        place = frame[:, top:bottom, left:right]
+        around = frame[:, top - 8 : bottom + 8, left - 5 : left].mean(dim=(1, 2))[:, None, None]
+        place.copy_(around + strength * (0.2 - around) + 0.1 * (place - around))
+    return frames
+
+
+@pytest.mark.parametrize(("in_oracle", "attribution"), [
+    (False, Attribution.PREDICTION_CONDITIONED), (True, Attribution.ORACLE_PRESENT),
+])  # fmt: skip
+def test_a_faint_smear_in_the_place_of_an_agent_is_not_the_agent_nor_a_new_one(
+    in_oracle: bool, attribution: Attribution
+) -> None:
+    whole = dataclasses.replace(triplet(WHOLE, WHOLE), predicted_T3HW=smeared(0.15))  # the detector falls for it
+    if in_oracle:
+        whole = dataclasses.replace(whole, oracle_T3HW=smeared(0.15))
+    found = find_failures(whole)
+    assert [(one.symptom, one.attribution) for one in found] == [(Symptom.AGENT_OMISSION, attribution)]
+
+
+def test_somebody_grey_who_stands_out_is_still_somebody() -> None:
+    (found,) = find_failures(dataclasses.replace(triplet(WHOLE, WHOLE), predicted_T3HW=smeared(1.0)))
+    assert found.symptom is Symptom.APPEARANCE_SUBSTITUTION
+
+
+def test_an_agent_in_a_loose_box_has_not_faded() -> None:
+    whole = triplet(WHOLE, instead(carl=dressed(CARL)))
+    for one in whole.agents_predicted:
+        box = one.boxes[2]
+        box += np.tile(box[2:] - box[:2], 2) * np.array([-0.3, -0.3, 0.3, 0.3])
+    (found,) = find_failures(whole)
+    assert found.symptom is Symptom.APPEARANCE_SUBSTITUTION
+
+
 @pytest.mark.parametrize(("there", "said"), [((ANNA,), False), ((ANNA, BELA), True)])
 @pytest.mark.parametrize("melted", [False, True], ids=["still", "melted"])
 def test_one_agent_that_is_found_again_does_not_say_how_a_future_moves(

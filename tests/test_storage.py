@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -224,6 +225,30 @@ class TestOnlyWriter:
         with pytest.raises(RuntimeError, match="oops"), only_writer(tmp_path / "out", "writing"):
             raise RuntimeError("oops")
         assert (tmp_path / "out").is_dir()
+
+    @pytest.mark.parametrize("third", [False, True], ids=["nobody else", "a third has made it anew"])
+    def test_a_lock_that_is_removed_before_it_is_taken_keeps_nobody_out_and_is_taken_anew(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, third: bool
+    ) -> None:
+        out, take, first = tmp_path / "out", fcntl.flock, only_writer(tmp_path / "out", "writing")
+        first.__enter__()
+
+        def late(lock: int, how: int) -> None:
+            """The second has opened the first one's lock; now the first fails, and only then the second takes it."""
+            monkeypatch.setattr(fcntl, "flock", take)
+            oops = RuntimeError("oops")
+            assert not first.__exit__(type(oops), oops, None)
+            assert not out.exists()
+            if third:
+                with only_writer(out, "writing"):
+                    pass
+            take(lock, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with only_writer(out, "writing"):
+            assert out.is_dir()
+            with pytest.raises(StorageError, match="another process"), only_writer(out, "writing"):
+                pass
 
     def test_a_blocked_read_inside_is_not_mistaken_for_another_writer(self, tmp_path: Path) -> None:
         with pytest.raises(BlockingIOError), only_writer(tmp_path, "writing"):

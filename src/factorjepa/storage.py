@@ -86,20 +86,37 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
 
     Who fails before anything was written leaves no folder behind that was not there before.
     """
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    lock, new = _hold(folder, doing)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error(folder, error) from error
-    try:
-        _take(lock, folder, doing)
-        try:
-            yield
-        except BaseException:
-            _remove_empty(folder, new)
-            raise
+        yield
+    except BaseException:
+        _remove_empty(folder, new)
+        raise
     finally:
+        os.close(lock)
+
+
+def _hold(folder: Path, doing: str) -> tuple[int, list[Path]]:
+    """The folder's lock, taken, and the folders that had to be made for it, the innermost first.
+
+    Between opening the lock and taking it, a writer that failed may have removed it: what is held then is a file that
+    the next writer does not find, and keeps nobody out. So whoever holds a file that is not there any more starts over.
+    """
+    while True:
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise storage_error(folder, error) from error
+        try:
+            _take(lock, folder, doing)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), os.stat(folder / _LOCK)):
+                    return lock, new
+        except BaseException:
+            os.close(lock)
+            raise
         os.close(lock)
 
 

@@ -255,6 +255,66 @@ def test_agents_that_melt_are_under_dispersed_in_whoever_melts_them() -> None:
     assert (scenery.symptom, scenery.attribution) == (Symptom.LOST_DETAIL, Attribution.ORACLE_PRESENT)
 
 
+def smeared(strength: float) -> Tensor:
+    """The street with a grey smear where Carl is, so strong of a plain grey body."""
+    frames = without(CARL).frames()
+    for frame, time in zip(frames, WHOLE.when, strict=True):
+        left, top, right, bottom = CARL.box(time)
+        place = frame[:, top:bottom, left:right]
+        around = frame[:, top - 8 : bottom + 8, left - 5 : left].mean(dim=(1, 2))[:, None, None]
+        place.copy_(around + strength * (0.2 - around) + 0.1 * (place - around))
+    return frames
+
+
+@pytest.mark.parametrize(("in_oracle", "attribution"), [
+    (False, Attribution.PREDICTION_CONDITIONED), (True, Attribution.ORACLE_PRESENT),
+])  # fmt: skip
+def test_a_faint_smear_in_the_place_of_an_agent_is_not_the_agent_nor_a_new_one(
+    in_oracle: bool, attribution: Attribution
+) -> None:
+    whole = dataclasses.replace(triplet(WHOLE, WHOLE), predicted_T3HW=smeared(0.15))  # the detector falls for it
+    if in_oracle:
+        whole = dataclasses.replace(whole, oracle_T3HW=smeared(0.15))
+    found = find_failures(whole)
+    assert [(one.symptom, one.attribution) for one in found] == [(Symptom.AGENT_OMISSION, attribution)]
+
+
+def test_somebody_grey_who_stands_out_is_still_somebody() -> None:
+    (found,) = find_failures(dataclasses.replace(triplet(WHOLE, WHOLE), predicted_T3HW=smeared(1.0)))
+    assert found.symptom is Symptom.APPEARANCE_SUBSTITUTION
+
+
+def test_an_agent_in_a_loose_box_has_not_faded() -> None:
+    whole = triplet(WHOLE, instead(carl=dressed(CARL)))
+    for one in whole.agents_predicted:
+        box = one.boxes[2]
+        box += np.tile(box[2:] - box[:2], 2) * np.array([-0.3, -0.3, 0.3, 0.3])
+    (found,) = find_failures(whole)
+    assert found.symptom is Symptom.APPEARANCE_SUBSTITUTION
+
+
+@pytest.mark.parametrize(("there", "said"), [((ANNA,), False), ((ANNA, BELA), True)])
+@pytest.mark.parametrize("melted", [False, True], ids=["still", "melted"])
+def test_one_agent_that_is_found_again_does_not_say_how_a_future_moves(
+    there: tuple[Body, ...], said: bool, melted: bool
+) -> None:
+    drawn = triplet(WHOLE, Street(there, when=WHOLE.when if melted else (0.0,) * FRAMES))
+    if melted:
+        drawn = dataclasses.replace(drawn, predicted_T3HW=softened(drawn, 4.0, 0).predicted_T3HW)
+    found = [one.symptom for one in find_failures(drawn)]
+    assert Symptom.AGENT_OMISSION in found
+    assert (Symptom.MOTION_UNDER_DISPERSION in found) == said
+
+
+def test_one_agent_that_moves_says_nothing_for_one_that_stands() -> None:
+    """The second is found again and has no motion to lose."""
+    eve = Body((GREEN, YELLOW), (20, 70), (0, 0))
+    before = Street((ANNA, eve))
+    still = dataclasses.replace(before, when=(0.0,) * FRAMES)
+    whole = Triplet(before.picture(0), *(before.frames(),) * 2, still.frames(), *(before.seen(),) * 2, still.seen())
+    assert Symptom.MOTION_UNDER_DISPERSION not in [one.symptom for one in find_failures(whole)]
+
+
 def test_what_the_oracle_alone_gets_wrong_is_no_failure_of_the_prediction() -> None:
     assert find_failures(triplet(without(CARL), WHOLE)) == []
 

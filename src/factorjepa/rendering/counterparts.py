@@ -4,7 +4,8 @@ Agent F1 asks whether an agent is where it was. A failure has to be named, and f
 when it is somewhere else. Who is in the same place, or looks alike within `reach`, can be the same agent; among these,
 agents are assigned (Hungarian) by how far they moved and how much their look and size changed. Look is a frozen
 descriptor, the mean colours of a 4 x 4 grid over the box. X is first made as soft as the decoded frame is: blur, which
-every decoder adds, is no other look.
+every decoder adds, is no other look. In the same place with another look must still be somebody: a smear that hardly
+stands out from what is around it is what remains of an agent, neither the agent nor one more.
 
 Legend: N observed agents, M agents of the decoded frame, D = 48 descriptor values, H x W pixels.
 """
@@ -24,6 +25,7 @@ from .metrics.agents import Doubles, areas
 _GRID = 4  # an agent is described by the mean colours of so many cells a side of its box, compared by L1
 _BLURS = (0.01, 0.02, 0.03, 0.045)  # sides: how soft a decoded frame may be
 _SHIFTS = (-0.15, 0.0, 0.15)  # of the box's size: detectors' boxes are not exact to the pixel
+_AROUND = 0.5  # of the box's size: how far its surroundings reach
 NOBODY = -1
 
 Picture = NDArray[np.float32]  # [H, W, 3] in [0, 1]
@@ -36,7 +38,7 @@ class Counterparts:
     partner_N: NDArray[np.int64]  # row of the decoded agent, or NOBODY
     unlikeness_N: Doubles  # of the partners' looks, NaN for nobody
     overlap_N: Doubles  # box IoU of the partners, 0 for nobody
-    extra_M: NDArray[np.bool_]  # decoded agents that are nobody's partner
+    extra_M: NDArray[np.bool_]  # decoded agents that are nobody's partner and not what remains of somebody
     original_M: NDArray[np.int64]  # observed agent of whom an extra one is a copy, or NOBODY
 
     @property
@@ -52,14 +54,21 @@ def counterparts(
     reach: float,
     alike: float,
     same_place: float,
+    faded: float,
 ) -> Counterparts:
-    """`reach` in sides of the picture, `alike` in the descriptor's units, `same_place` a box IoU."""
-    looks = unlikeness(as_soft_as(decoded, observed), there.boxes, decoded, found.boxes)
+    """`reach` in sides of the picture, `alike` in the descriptor's units, `same_place` a box IoU, `faded` a share."""
+    soft = as_soft_as(decoded, observed)
+    looks = unlikeness(soft, there.boxes, decoded, found.boxes)
     apart = np.linalg.norm(centres(there.boxes)[:, None] - centres(found.boxes)[None], axis=-1)
     ratio = np.abs(np.log(np.maximum(areas(there.boxes), 1e-6)[:, None] / np.maximum(areas(found.boxes), 1e-6)))
     cost = apart / reach + looks / alike + ratio / np.log(4.0)
     overlaps = box_iou(there.boxes, found.boxes)
-    possible = (apart <= reach) & ((looks < alike) | (overlaps >= same_place))
+    by_place = (looks >= alike) & (overlaps >= same_place)
+    remains = np.zeros_like(by_place)
+    for n, m in np.argwhere(by_place):
+        left = max(contrast(decoded, box) for box in (there.boxes[n], found.boxes[m]))  # boxes are not exact
+        remains[n, m] = left < (1.0 - faded) * contrast(soft, there.boxes[n])
+    possible = (apart <= reach) & ((looks < alike) | (by_place & ~remains))
     rows, columns = linear_sum_assignment(np.where(possible, cost, 1e6))
     real = possible[rows, columns]
     rows, columns = rows[real], columns[real]
@@ -68,7 +77,7 @@ def counterparts(
     partner[rows] = columns
     changed, overlap = np.full(count, np.nan), np.zeros(count)
     changed[rows], overlap[rows] = looks[rows, columns], overlaps[rows, columns]
-    extra = np.ones(len(found.scores), bool)
+    extra = ~remains[partner == NOBODY].any(axis=0)
     extra[columns] = False
     return Counterparts(
         partner, changed, overlap, extra, _originals(extra, partner, (apart <= reach) & (looks < alike), apart)
@@ -100,15 +109,31 @@ def descriptors(picture: Picture, boxes_N4: Doubles) -> Doubles:
     return np.array([crop(picture, box, _GRID).ravel() for box in boxes_N4]).reshape(-1, _GRID * _GRID * 3)
 
 
+def contrast(picture: Picture, box: Doubles) -> float:
+    """How far the colours of the box's cells are, in the mean, from the mean colour around it."""
+    wide = box + np.tile(box[2:] - box[:2], 2) * np.array([-_AROUND, -_AROUND, _AROUND, _AROUND])
+    around = np.zeros(picture.shape[:2], bool)
+    around[_pixels(picture, wide)] = True
+    around[_pixels(picture, box)] = False
+    if not around.any():  # it fills the picture
+        return 0.0
+    return float(np.abs(crop(picture, box, _GRID) - picture[around].mean(axis=0)).mean())
+
+
 def crop(picture: Picture, box: Doubles, side: int) -> Picture:
     """What lies in the box, `[side, side, 3]`."""
+    part = picture[_pixels(picture, box)]
+    how = cv2.INTER_AREA if min(part.shape[:2]) >= side else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(part, (side, side), interpolation=how), np.float32)
+
+
+def _pixels(picture: Picture, box: Doubles) -> tuple[slice, slice]:
+    """Rows and columns, at least one of each."""
     height, width = picture.shape[:2]
     left, right = (int(np.clip(round(v * width), 0, width)) for v in box[[0, 2]])
     top, bottom = (int(np.clip(round(v * height), 0, height)) for v in box[[1, 3]])
     left, top = min(left, width - 1), min(top, height - 1)
-    part = picture[top : max(bottom, top + 1), left : max(right, left + 1)]
-    how = cv2.INTER_AREA if min(part.shape[:2]) >= side else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(part, (side, side), interpolation=how), np.float32)
+    return slice(top, max(bottom, top + 1)), slice(left, max(right, left + 1))
 
 
 def centres(boxes_N4: Doubles) -> Doubles:

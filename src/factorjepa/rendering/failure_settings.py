@@ -38,10 +38,11 @@ class Attribution(StrEnum):
 class FailureSettings(Settings):
     """Every threshold. Lengths are in sides of the picture, areas in shares of it, colours in [0, 1].
 
-    All but the last two were declared before decoded frames existed. Those two came when decoded frames had been seen,
-    and so take over what stood for agents: `slower` for lost detail, `rate` (with `alike`) for another look. Where the
-    oracle reached one in more than one validation clip of ten, it was raised to the least multiple, in halves, that the
-    oracle reaches in one of ten or fewer ("O" below; `benchmarks/failure_thresholds.py`). No method takes part in that.
+    All but the last four were declared before decoded frames existed. Those came when decoded frames had been seen.
+    Three take over what stood for agents: `slower` for lost detail and for agents that fade, `rate` (with `alike`) for
+    another look. `together` only asks for more before a symptom is said. Where the oracle reached a threshold in more
+    than one validation clip of ten, it was raised to the least multiple, in halves, that the oracle reaches in one of
+    ten or fewer ("O" below; `benchmarks/failure_thresholds.py`). No method takes part in that.
     """
 
     material: float = Field(
@@ -76,3 +77,5 @@ class FailureSettings(Settings):
     edges: float = Field(default=0.02, gt=0, lt=1, description="share of the static scene with new edges")
     flattened: float = Field(default=0.5, gt=0, lt=1, description="share of the static scene's edges that is lost")
     substituted: float = Field(default=0.1, gt=0, lt=1, description="share of the static scene with another look")
+    together: int = Field(default=2, ge=1, description="agents of a frame found again, before it tells their motion")
+    faded: float = Field(default=0.5, gt=0, lt=1, description="share of its contrast that an agent in its place lost")

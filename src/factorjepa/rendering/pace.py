@@ -1,7 +1,8 @@
 """Panel B's motion under-dispersion: how far agents of a decoded future go, and how sharp they are.
 
 Flow from the last context frame says how far agents have gone. Only agents that are found again are looked at: who is
-missing is told by agent omission.
+missing is told by agent omission. A frame with fewer than `together` of them says nothing: how one agent is drawn is
+not how a future moves.
 
 Legend: T frames, H x W pixels, s pixels a side of flow.
 """
@@ -59,17 +60,18 @@ def under_dispersion(oracle: Pace, predicted: Pace, settings: FailureSettings) -
 def _carried(reference_Tss2: Floats, moving_Tss: Mask, seen: Observed, decoded: Decoded) -> Mask:
     """Pixels of the context frame that move to a place where X shows an agent that the decode has, too: `[T, s, s]`.
 
-    An agent with another look has no flow: it is left to appearance.
+    An agent with another look has no flow: it is left to appearance. None where too few agents move.
     """
     side = reference_Tss2.shape[-2]
     rows, columns = np.mgrid[0:side, 0:side]
-    result = moving_Tss.copy()
+    result = np.zeros_like(moving_Tss)
     for t, (agents, who, part) in enumerate(zip(seen.agents, seen.counted, decoded.parts, strict=True)):
         alike = np.nan_to_num(part.unlikeness_N, nan=np.inf) < seen.settings.alike
-        here = boxed(agents.boxes[who & alike], side, side)
         x = np.clip(np.rint(columns + reference_Tss2[t, ..., 0] * side), 0, side - 1).astype(int)
         y = np.clip(np.rint(rows + reference_Tss2[t, ..., 1] * side), 0, side - 1).astype(int)
-        result[t] &= here[y, x]
+        each = [moving_Tss[t] & boxed(box[None], side, side)[y, x] for box in agents.boxes[who & alike]]
+        if sum(bool(one.any()) for one in each) >= seen.settings.together:
+            result[t] = np.any(each, axis=0)
     return result
 
 
@@ -83,10 +85,12 @@ def _ratio(
 
 
 def _sharpness_ratio(seen: Observed, decoded: Decoded) -> float:
-    """Mean gradient inside the agents' boxes, each in its own place, decoded over observed."""
+    """Mean gradient inside the agents' boxes, each in its own place, decoded over observed; NaN where too few are."""
     there, here = [], []
     for t, (agents, who, part) in enumerate(zip(seen.agents, seen.counted, decoded.parts, strict=True)):
         rows = np.flatnonzero(who & part.kept_N)
+        if len(rows) < seen.settings.together:
+            continue
         edges_x, edges_y = seen.gradients[t], gradient(decoded.frames[t])
         there += [_inside(edges_x, box) for box in agents.boxes[rows]]
         here += [_inside(edges_y, box) for box in decoded.agents[t].boxes[part.partner_N[rows]]]

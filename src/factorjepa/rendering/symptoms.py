@@ -54,7 +54,7 @@ class Decoded:
         self.frames, self.agents = frames, agents
         settings = seen.settings
         self.parts: list[Counterparts] = [
-            counterparts(x, there, y, found, settings.reach, settings.alike, settings.same_place)
+            counterparts(x, there, y, found, settings.reach, settings.alike, settings.same_place, settings.faded)
             for x, there, y, found in zip(seen.frames, seen.agents, frames, agents, strict=True)
         ]
         self.sure = [(one.scores >= settings.sure) & (areas(one.boxes) >= settings.smallest) for one in agents]
@@ -89,7 +89,7 @@ class Observed:
 
 
 def omission(seen: Observed, oracle: Decoded, predicted: Decoded) -> Strength:
-    """Agents of X that are nowhere in P. Recall of small and of hidden ones is told apart, as the paper asks."""
+    """Agents of X that P lacks or has faded. Recall of small and of hidden ones is told apart, as the paper asks."""
 
     def missed(decoded: Decoded, who: Sequence[Flags]) -> list[Flags]:
         return [those & ~part.kept_N for those, part in zip(who, decoded.parts, strict=True)]

@@ -32,42 +32,42 @@ _EDGE_FAR, _EDGE_CLOSE, _EDGE_MEETING = -4.0, 5.0, 2.0
 _FILLED, _NARROWEST = 0.6, 8  # of a chunk's places, and pairs: chunks that are filled worse are halved down to so many
 
 
-class AgentHead(nn.Module):
-    """Two layers on `u = q + E(o) + R(geometry)`, of g_A and g_V."""
+class Head(nn.Module):
+    """Two layers: on `u = q + E(o) + R(geometry)`, or for pairs on `(u_i, u_j) + S(relation)`."""
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
         super().__init__()
         self.first = nn.Linear(width, hidden)
         self.last = nn.Linear(hidden, out)
 
-    def hidden(self, query_BtW: Tensor, view: AgentView) -> Tensor:
-        """`GELU(first(u))`, `[B, N, t, H]`."""
-        return F.gelu(_by_parts(self.first.weight, query_BtW, view) + self.first.bias)
+
+def _by_parts(weight_kHW: Tensor, query_BtW: Tensor, view: AgentView) -> Tensor:
+    """`u W1^T` without u, of k first layers at once: `[k, B, N, t, H]`. A small model is as slow as it has kernels."""
+    mixed = _mapped(query_BtW, weight_kHW).unsqueeze(2) + _mapped(view.embedded_BNW, weight_kHW).unsqueeze(3)
+    if view.relative_BNtR is None:
+        return mixed
+    return mixed + _mapped(view.relative_BNtR, weight_kHW @ view.relative_WR)
 
 
-class PairHead(nn.Module):
-    """Two layers on `(u_i, u_j) + S(relation)`, of g_I and g_W."""
-
-    def __init__(self, width: int, hidden: int, out: int) -> None:
-        super().__init__()
-        self.first = nn.Linear(2 * width, hidden)
-        self.last = nn.Linear(hidden, out)
-
-    def parts(self, query_BtW: Tensor, view: AgentView) -> PairParts:
-        left, right = self.first.weight.chunk(2, dim=1)
-        relation = F.linear(view.relation_BPF, self.first.weight @ view.relation_VF, self.first.bias)
-        agents = torch.cat((_by_parts(left, query_BtW, view), _by_parts(right, query_BtW, view)), dim=1)
-        return PairParts(agents, relation[:, :, None])
+def _mapped(x: Tensor, weight_kHW: Tensor) -> Tensor:
+    """`x [..., W]` through k layers: `[k, ..., H]`."""
+    return torch.unflatten(x.flatten(0, -2) @ weight_kHW.transpose(1, 2), 1, x.shape[:-1])
 
 
 class PairParts(NamedTuple):
-    """What the first layer makes of every agent as `u_i` and then as `u_j`, and of the relations."""
+    """What the first layers of g_I and g_W make of every agent as `u_i` and then as `u_j`, and of the relations."""
 
-    agents_BMtH: Tensor
-    relation_BP1H: Tensor
+    agents_2BMtH: Tensor
+    relation_2BP1H: Tensor
 
     def of(self, clips: slice, pairs: slice) -> PairParts:
-        return PairParts(self.agents_BMtH[clips], self.relation_BP1H[clips, pairs])
+        return PairParts(self.agents_2BMtH[:, clips], self.relation_2BP1H[:, clips, pairs])
+
+    def hidden(self, select_BpM: Tensor) -> Tensor:
+        """`GELU(first((u_i, u_j) + S(relation)))` of a chunk of pairs, `[2, B, p, t, H]`."""
+        agents = self.agents_2BMtH
+        picked = select_BpM.to(agents.dtype) @ agents.flatten(3)
+        return F.gelu(torch.unflatten(picked, -1, agents.shape[3:]) + self.relation_2BP1H)
 
 
 class _Some(NamedTuple):
@@ -77,21 +77,12 @@ class _Some(NamedTuple):
     closeness_BNt: Tensor
     meeting_Bp1: Tensor
     valid_Bp1: Tensor
-    state_parts: PairParts
-    strength_parts: PairParts
+    parts: PairParts
 
 
 class PairSum(NamedTuple):
     summed_Btr: Tensor  # sum over pairs of w times the pair's state
     strengths_BtP: Tensor  # w, zero for padded pairs
-
-
-def _by_parts(weight_HW: Tensor, query_BtW: Tensor, view: AgentView) -> Tensor:
-    """`u W1^T` without u: `[B, N, t, H]`."""
-    mixed = F.linear(query_BtW, weight_HW)[:, None] + F.linear(view.embedded_BNW, weight_HW)[:, :, None]
-    if view.relative_BNtR is None:
-        return mixed
-    return mixed + F.linear(view.relative_BNtR, weight_HW @ view.relative_WR)
 
 
 class GatedAgents(nn.Module):
@@ -103,23 +94,26 @@ class GatedAgents(nn.Module):
     def __init__(self, width: int, out: int, options: AgentOptions) -> None:
         super().__init__()
         self.options = options
-        self.g_A = AgentHead(width, options.hidden, out)
-        self.g_V = AgentHead(width, options.hidden, 1) if options.visibility == "learned" else None
+        self.g_A = Head(width, options.hidden, out)
+        self.g_V = Head(width, options.hidden, 1) if options.visibility == "learned" else None
         if self.g_V is not None and options.gate_prior:
             zero(self.g_V.last)
 
     def forward(self, query_BtW: Tensor, view: AgentView) -> tuple[Tensor, Tensor | None]:
         """`c_A [B, t, r]` and the gates' logits `[B, t, N]` (None where the visibility pathway is off)."""
         valid_BN1 = view.states.valid_BN[..., None]
+        heads = [self.g_A] if self.g_V is None else [self.g_A, self.g_V]
+        bias_k111H = torch.stack([head.first.bias for head in heads])[:, None, None, None]
+        mapped = _by_parts(torch.stack([head.first.weight for head in heads]), query_BtW, view)
+        hidden_BNtH, *gating = F.gelu(mapped + bias_k111H).unbind()
         if self.g_V is None:
             logits_BNt = None
             gates_BNt = valid_BN1.expand_as(view.closeness_BNt).to(view.closeness_BNt.dtype)
         else:
-            logits_BNt = full(self.g_V.last(self.g_V.hidden(query_BtW, view)).squeeze(-1))
+            logits_BNt = full(self.g_V.last(gating[0]).squeeze(-1))
             if self.options.gate_prior:
                 logits_BNt = logits_BNt + (_GATE_FAR + _GATE_CLOSE * view.closeness_BNt)
             gates_BNt = torch.sigmoid(logits_BNt) * valid_BN1
-        hidden_BNtH = self.g_A.hidden(query_BtW, view)
         total_Bt1 = gates_BNt.sum(1)[..., None]
         summed_BtH = full(torch.einsum("bnt,bnth->bth", gates_BNt.to(hidden_BNtH.dtype), hidden_BNtH))
         # The shares are formed before the last layer, in fp32; its bias is weighed by the same shares.
@@ -143,8 +137,8 @@ class Pairs(nn.Module):
         self.normalise = normalise
         self.recompute = False  # forget the hidden states of each chunk until the backward pass
         self._compiled: Callable[[_Some], tuple[Tensor, Tensor]] | None = None
-        self.g_I = PairHead(width, options.hidden, out)
-        self.g_W = PairHead(width, options.hidden, 1)
+        self.g_I = Head(2 * width, options.hidden, out)
+        self.g_W = Head(2 * width, options.hidden, 1)
         if options.edge_prior:
             zero(self.g_W.last)
 
@@ -168,14 +162,14 @@ class Pairs(nn.Module):
         pairs = view.states.pair_valid_BP.shape[1]
         summed_Btr = full(query_BtW).new_zeros(batch, tokens, self.g_I.last.out_features)
         strengths_BPt = summed_Btr.new_zeros(batch, pairs, tokens)
-        state_parts, strength_parts = self.g_I.parts(query_BtW, view), self.g_W.parts(query_BtW, view)
+        parts = self._parts(query_BtW, view)
         select_BPM = torch.cat((view.select_i_BPN, view.select_j_BPN), dim=-1)
         chunk = self._compiled or self._chunk
         for first, last, clips in _stretches(counts, pairs, self.options.pair_chunk):
             n, here = slice(clips), slice(first, last)
             some = _Some(
                 select_BPM[n, here], view.closeness_BNt[n], view.relation_BPF[n, here, -1:],
-                view.states.pair_valid_BP[n, here, None], state_parts.of(n, here), strength_parts.of(n, here),
+                view.states.pair_valid_BP[n, here, None], parts.of(n, here),
             )  # fmt: skip
             if self.recompute and torch.is_grad_enabled():
                 part, strength = checkpoint(chunk, some, use_reentrant=False)
@@ -186,15 +180,24 @@ class Pairs(nn.Module):
             strengths_BPt = strengths_BPt + F.pad(strength, (0, 0, first, pairs - last, 0, fewer))
         return PairSum(summed_Btr, strengths_BPt.transpose(1, 2))
 
+    def _parts(self, query_BtW: Tensor, view: AgentView) -> PairParts:
+        firsts = (self.g_I.first, self.g_W.first)
+        weight_2HV = torch.stack([first.weight for first in firsts])
+        left_2HW, right_2HW = weight_2HV.chunk(2, dim=2)
+        left_and_right = _by_parts(torch.cat((left_2HW, right_2HW)), query_BtW, view).chunk(2)
+        relation = _mapped(view.relation_BPF, weight_2HV @ view.relation_VF)
+        bias_211H = torch.stack([first.bias for first in firsts])[:, None, None]
+        return PairParts(torch.cat(left_and_right, dim=2), (relation + bias_211H).unsqueeze(3))
+
     def _chunk(self, some: _Some) -> tuple[Tensor, Tensor]:
         """The chunk's part of the sum `[B, t, r]` and its strengths `[B, p, t]`."""
-        logits_Bpt = full(self.g_W.last(_hidden(some.strength_parts, some.select_BpM)).squeeze(-1))
+        hidden_BptH, strength_hidden_BptH = some.parts.hidden(some.select_BpM).unbind()
+        logits_Bpt = full(self.g_W.last(strength_hidden_BptH).squeeze(-1))
         if self.options.edge_prior:
             with torch.autocast(logits_Bpt.device.type, enabled=False):
                 closeness_Bpt = some.select_BpM[..., : some.closeness_BNt.shape[1]] @ some.closeness_BNt
             logits_Bpt = logits_Bpt + (_EDGE_FAR + _EDGE_CLOSE * closeness_Bpt + _EDGE_MEETING * some.meeting_Bp1)
         strength_Bpt = torch.sigmoid(logits_Bpt) * some.valid_Bp1
-        hidden_BptH = _hidden(some.state_parts, some.select_BpM)
         last = self.g_I.last
         if self.normalise is None:
             summed_BtH = torch.einsum("bpt,bpth->bth", strength_Bpt.to(hidden_BptH.dtype), hidden_BptH)
@@ -240,13 +243,6 @@ def _stretches(counts: Sequence[int], pairs: int, chunk: int) -> Iterator[tuple[
             width = (width + 1) // 2
         yield first, first + width, clips
         first += width
-
-
-def _hidden(parts: PairParts, select_BpM: Tensor) -> Tensor:
-    """`GELU(first((u_i, u_j) + S(relation)))` of a chunk of pairs, `[B, p, t, H]`."""
-    agents_BMtH = parts.agents_BMtH
-    picked = select_BpM.to(agents_BMtH.dtype) @ agents_BMtH.flatten(2)
-    return F.gelu(torch.unflatten(picked, -1, agents_BMtH.shape[2:]) + parts.relation_BP1H)
 
 
 def zero(layer: nn.Linear) -> None:

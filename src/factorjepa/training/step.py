@@ -38,22 +38,22 @@ def future_loss(
         targets = factor_targets(batch.targets, scales, method.reliability, learner.stage.emphasis)
     passes = training_masks(masks, replication, batch.epoch, batch.clip_ids, grid, step)
     total = torch.zeros((), device=video.device)
-    parts: dict[str, Tensor] = {}
+    found: list[dict[str, Tensor]] = []
     for visible_here in passes:
         states = states_of(learner, batch.targets, visible_here, video)
         visible = sent(visible_here, video.device)
         prediction = learner.predict(video, visible, states, batch.trunk)
         losses: Losses = objective(prediction, wanted, targets, method.losses, seed=step, peers=peers)
         total = total + losses.total / len(passes)
-        found = {term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals(peers)
-        for name, value in found.items():
-            parts[name] = parts.get(name, 0.0) + value / len(passes)
+        found.append({term: getattr(losses, term).detach() for term in TERMS} | prediction.vitals(peers))
         if batch.edited is not None and batch.removed_B is not None:
             change = peers.mean(
                 change_loss(learner, batch.edited, batch.removed_B, prediction.tokens_BtD, wanted, visible, states)
             )
             total = total + method.edits * change / len(passes)
-            parts["change"] = parts.get("change", 0.0) + change.detach() / len(passes)
+            found[-1]["change"] = change.detach()
+    means = torch.stack([torch.stack(list(one.values())) for one in found]).mean(0)  # few kernels for many figures
+    parts = dict(zip(found[0], means.unbind(), strict=True))
     if targets is not None:
         weights = torch.stack(list(targets.weights))
         parts |= {"target_weight": peers.sum(weights.sum(1).mean()), "coverage": peers.mean((weights > 0).float())}

@@ -57,15 +57,17 @@ class Update:
         The host waits for the GPU once, to look at what it logs before any weight moves.
         """
         self.optimiser.zero_grad(set_to_none=True)
-        sums: dict[str, Tensor] = {}
+        rows: list[Tensor] = []
+        names: list[str] = []
         for number, batch in enumerate(passes, start=1):
             call = functools.partial(self.loss, self.learner, batch.to(self.device), self.scales, step)
             loss, parts = self.model.descend(call, 1 / count, last=number == count)
-            for name, value in {"loss": loss, **parts}.items():
-                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.float() / count
+            names = ["loss", *parts]
+            rows.append(torch.stack([loss, *parts.values()]).float())
         trained = (p for group in self.optimiser.param_groups for p in group["params"])
-        sums["gradient"] = clip_gradients(trained, self.settings.clip)
-        record = dict(zip(sums, torch.stack(list(sums.values())).tolist(), strict=True))
+        gradient = clip_gradients(trained, self.settings.clip)
+        logged = torch.cat((torch.stack(rows).sum(0) / count, gradient.reshape(1)))
+        record = dict(zip([*names, "gradient"], logged.tolist(), strict=True))
         self._refuse_not_finite(step, record)
         self.optimiser.step()
         self.learner.target.update()

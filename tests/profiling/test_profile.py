@@ -54,6 +54,13 @@ def found(settings: TrainSettings, monkeypatch: pytest.MonkeyPatch) -> dict[str,
     return found
 
 
+def test_methods_whose_blocks_gradients_choose_are_profiled_too(settings: TrainSettings) -> None:
+    with Subject.made(settings.of_method("auto_rgn"), CPU) as subject:
+        cost = training_cost(subject, TrainingCase(Scenery(2, 1), updates=1))
+    assert cost.clips == 2
+    assert cost.record["gradient"] > 0
+
+
 def test_a_profile_measures_every_case_and_shows_it(found: dict[str, Any]) -> None:
     assert len(found["training"]) == 3
     for row in found["training"].values():

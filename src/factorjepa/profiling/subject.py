@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -58,9 +59,11 @@ class Subject:
         backbone = random_backbone(settings.arch, device)
         spec = backbone.spec
         method = levelled(spec, settings.resolved_method(), settings.scope, settings.budget(spec))
+        # Where gradients choose the blocks, there are none to ask here: the top ones, which weigh as much as any.
+        scope = dataclasses.replace(settings.scope, chosen=tuple(range(spec.depth - settings.scope.blocks, spec.depth)))
         tokens = StartTokens(*(torch.randn(_DICTIONARY_TOKENS, spec.dim, device=device) for _ in range(2)))
         backbone.encoder.recompute = settings.recompute
-        learner = Learner(backbone, method, settings.scope, settings.momentum, settings.context, settings.seed, tokens)
+        learner = Learner(backbone, method, scope, settings.momentum, settings.context, settings.seed, tokens)
         learner.predictor.set_recompute(settings.recompute)
         learner.to(device)
         learner.enter(len(method.stages) - 1)  # where most trains

@@ -68,6 +68,9 @@ STEPS = (
     Step("object states through a dense head, Auto-RGN's blocks", "mono_states_chosen", "auto_rgn"),
     _BOTH_CHOSEN,
     Step("factorization, given states, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "mono_states_chosen"),
+    Step(
+        "states early and late and factorization together, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "auto_rgn"
+    ),
     Step("targets and stages as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_raw_both_chosen"),
     Step(
         "factorization, given states, targets and stages, Auto-RGN's blocks",

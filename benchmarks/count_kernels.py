@@ -2,8 +2,9 @@
 
     python benchmarks/count_kernels.py --methods auto_rgn factorjepa factorjepa_raw_both_chosen
 
-Counted on a CPU in fp32, as operators that are no views; on a GPU in bf16 there are casts besides, and the optimiser is
-one kernel for each group of parameters. Clips are made up (`factorjepa profile` has the same).
+Counted on a CPU in fp32, as operators that are no views; on a GPU in bf16 there are casts besides (precision=tf32 has
+none), and the optimiser is one kernel for each group of parameters. Clips are made up (`factorjepa profile` has the
+same).
 """
 
 from __future__ import annotations

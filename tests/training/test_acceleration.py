@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from factorjepa.backbones.eightbit import EightBitLinear
 from factorjepa.errors import BackboneError, TrainingError
-from factorjepa.training.acceleration import can_compile, compile_blocks
+from factorjepa.training.acceleration import accelerated, can_compile, compile_blocks
 from factorjepa.training.engine import Engine
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.step import loss_of
@@ -96,6 +96,14 @@ def test_compiled_blocks_give_the_same_loss_and_gradients_whatever_the_crowd(set
             assert torch.equal(its, gradient)
     finally:
         torch.compiler.reset()
+
+
+@pytest.mark.parametrize(("bf16", "tf32", "within"), [(False, False, "highest"), (False, True, "high")])
+def test_tf32_is_asked_for_and_given_back(settings: Make, bf16: bool, tf32: bool, within: str) -> None:
+    learner = Engine(settings(method="auto_rgn"), CPU).learner
+    with accelerated(learner, torch.device("cuda"), bf16=bf16, compiled=False, tf32=tf32):
+        assert torch.get_float32_matmul_precision() == within
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_cpu_compiles_nothing_unless_told() -> None:

@@ -71,8 +71,9 @@ class Subject:
         bf16 = in_bf16(settings, device)
         refuse_bits(settings.frozen_bits, device, bf16=bf16, whole_weights=True)
         with accelerated(
-            learner, device, bf16=bf16, compiled=compiled, masks=settings.masks, bits=settings.frozen_bits
-        ):
+            learner, device, bf16=bf16, compiled=compiled, masks=settings.masks, bits=settings.frozen_bits,
+            tf32=settings.precision == "tf32",
+        ):  # fmt: skip
             optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.branch_rate)
             yield cls(settings, device, learner, optimiser, compiled)
 

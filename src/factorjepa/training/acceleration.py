@@ -28,8 +28,9 @@ _VARIANTS = 64  # of one compiled block: lengths, widths, with and without gradi
 
 @contextlib.contextmanager
 def accelerated(
-    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks", bits: int = 16
-) -> Iterator[None]:
+    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks", bits: int = 16,
+    tf32: bool = False,
+) -> Iterator[None]:  # fmt: skip
     """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards.
 
     With `masks` of the settings `blocks`, every pass has one of few lengths, and each is compiled for itself.
@@ -44,7 +45,7 @@ def accelerated(
     before = torch.get_float32_matmul_precision()
     # TF32 where everything else is in bf16: what is left in fp32 are products of coordinates with dictionaries and of
     # channels with channels, for which ten bits are enough. Positions are never multiplied as matrices.
-    torch.set_float32_matmul_precision("high" if bf16 else before)
+    torch.set_float32_matmul_precision("high" if bf16 or tf32 else before)
     try:
         with fastest_attention():
             yield

@@ -201,7 +201,7 @@ class Engine:
         low = in_bf16(settings, self.device) and whole_weights
         return accelerated(
             self.learner, self.device, bf16=low, compiled=compiled and whole_weights, masks=settings.masks,
-            bits=settings.frozen_bits,
+            bits=settings.frozen_bits, tf32=settings.precision == "tf32",
         )  # fmt: skip
 
     def _spread_out(self) -> None:

@@ -72,7 +72,8 @@ class TrainSettings(Settings):
     workers: int = Field(default=0, ge=0)  # processes that decode
     memory_gb: float = Field(default=2.0, ge=0)  # of decoded windows to keep, each of training and of validation clips
     windows: str | None = None  # folder of decoded windows that several runs share: see `corpus.decoded_windows`
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU, fp32 on a CPU
+    # auto: bf16 on a GPU, fp32 on a CPU; tf32: fp32 with products of ten bits on a GPU, and no casts
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
     frozen_bits: Literal[16, 8] = 16  # of products in the frozen blocks, where the precision is bf16; 8: fp8
     recompute: bool = False  # activation checkpointing
     compile: bool | None = None  # torch.compile of the blocks; None: on a GPU with Triton

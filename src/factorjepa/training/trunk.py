@@ -171,13 +171,19 @@ def trunk_of(
     """The trunk that a run with these settings keeps in its `trunk_cache`."""
     about = {
         "fps": settings.fps, "replication": settings.replication,
-        "precision": ("bf16 trunk" if settings.frozen_bits == 16 else "fp8 trunk") if bf16 else "fp32",
+        "precision": _precision(settings, bf16),
     }  # fmt: skip
     return Trunk(
         Path(str(settings.trunk_cache)), encoder, cut, clip_ids, frames=settings.frames, context=settings.context,
         size=settings.size, dtype=settings.trunk_dtype, about=about, rank=rank, corpus=corpus,
         whole_context=settings.masks == "spread" and settings.trunk_context,
     )  # fmt: skip
+
+
+def _precision(settings: TrainSettings, bf16: bool) -> str:
+    if not bf16:
+        return "tf32" if settings.precision == "tf32" else "fp32"
+    return "bf16 trunk" if settings.frozen_bits == 16 else "fp8 trunk"
 
 
 def lowest_trained(trained: Iterable[str], depth: int) -> int:

@@ -77,6 +77,23 @@ def test_an_image_is_a_video_that_stands_still(finished: Pretraining) -> None:
     torch.testing.assert_close(kept.encoder(image), kept.encoder(image.expand(-1, -1, 2, -1, -1)), atol=1e-2, rtol=1e-2)
 
 
+def test_windows_may_be_smaller_than_the_backbone_is_made_for(tmp_path: Path) -> None:
+    wider = {**SPEC, "grid": (8, 8)}
+    small = TINY.model_copy(update={"spec": wider, "half": False, "whole": 1.0, "steps": 2, "validate_every": 2})
+    run = Pretraining(tmp_path / "run", small, torch.device("cpu"))
+    found = run.run(tmp_path / "windows", 1, resume=False)
+    assert np.isfinite(found["future_l1"])
+    assert run.backbone.spec.grid == (8, 8)
+    assert run.grid == (8, 4, 4)
+
+
+@pytest.mark.parametrize(("size", "half"), [(20, False), (24, True)])
+def test_windows_of_broken_patches_are_refused(tmp_path: Path, size: int, half: bool) -> None:
+    world = TINY.world.model_copy(update={"size": size})
+    with pytest.raises(TrainingError, match=f"world.size={size}: windows are whole patches of 8 pixels"):
+        Pretraining(tmp_path, TINY.model_copy(update={"world": world, "half": half}), torch.device("cpu"))
+
+
 def test_losses_fall_on_windows_it_sees_again(tmp_path: Path, windows: Path) -> None:
     changes = {"steps": 30, "lr": 5e-3, "save_every": 100, "validate_every": 100, "momentum": (1.0, 1.0)}
     run = Pretraining(tmp_path / "run", TINY.model_copy(update=changes), torch.device("cpu"))

@@ -106,7 +106,7 @@ class Pretraining:
         self.target = MomentumEncoder(self.backbone.encoder, settings.momentum[0])
         named = self.backbone.named_parameters()
         self.optimiser = adamw(parameter_groups(named, settings.lr, settings.weight_decay))
-        self.grid = (spec.tubelets, *spec.grid)
+        self.grid = (spec.tubelets, *[_patches(settings, spec.patch)] * 2)
         self.context_tubelets = spec.tubelets * 3 // 4
         self.step = 0
         if settings.compile:
@@ -314,6 +314,16 @@ class Pretraining:
                     part.img_mod_embed.copy_(part.video_mod_embed)
         kept.origin = f"pretrained for {self.step} steps on the {self.settings.world.regime} world"
         save(kept.half(), self.out / "weights.safetensors")
+
+
+def _patches(settings: PretrainSettings, patch: int) -> int:
+    """Of a side of the windows: they need not be as large as the backbone is made for."""
+    if settings.world.size % (2 * patch if settings.half else patch):
+        advice = ", and of half of it too (or set half=false)" if settings.half else ""
+        raise TrainingError(
+            f"world.size={settings.world.size}: windows are whole patches of {patch} pixels; take a multiple{advice}"
+        )
+    return settings.world.size // patch
 
 
 def hidden_tokens(context_Bn: Tensor, grid: Grid) -> Tensor:

@@ -50,6 +50,7 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
         if not works:
             yield False
             return
+        log.info("%d processes share the GPU through %s", processes, CONTROL)
         os.environ |= {PIPES: folder, LOGS: folder}
         try:
             yield True

@@ -131,9 +131,8 @@ def _remove_empty(folder: Path, new: list[Path]) -> None:
 
 def refuse_busy(folder: Path, doing: str) -> None:
     """An error if some process holds the folder's lock; nothing is created or taken."""
-    if not (folder / _LOCK).exists():
-        return
-    with contextlib.suppress(PermissionError):  # the error that says so comes with the writing
+    # Without a lock nobody holds it; where it may not be opened, the error that says so comes with the writing.
+    with contextlib.suppress(FileNotFoundError, PermissionError):
         lock = os.open(folder / _LOCK, os.O_RDONLY)
         try:
             _take(lock, folder, doing)

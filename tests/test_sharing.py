@@ -13,13 +13,18 @@ import pytest
 import torch
 
 from factorjepa import sharing
-from factorjepa.sharing import CONTROL, LOGS, PIPES, shared_gpu
+from factorjepa.sharing import CONTROL, PIPES, shared_gpu
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
 # Stands in for the driver's program: writes down what it is told, and what it may see.
 SERVICE = """#!/bin/sh
-if [ "$1" != "-d" ]; then read told; echo "told $told" >> "$SAID"; exit; fi
+if [ "$1" != "-d" ]; then
+    read told; echo "told $told" >> "$SAID"
+    late="$CUDA_MPS_PIPE_DIRECTORY/late"; mkdir "$late"
+    (for k in 1 2 3 4 5 6 7 8; do echo x > "$late/$k"; done) &  # its folder may not be empty when it is removed
+    exit
+fi
 echo "started at $CUDA_MPS_PIPE_DIRECTORY, sees ${CUDA_VISIBLE_DEVICES-all}" >> "$SAID"
 exit $FAILS
 """
@@ -36,7 +41,8 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SAID", str(tmp_path / "said"))
     monkeypatch.setenv("FAILS", "0")
     monkeypatch.delenv(PIPES, raising=False)
-    monkeypatch.setattr(sharing, "_reachable", lambda environment: True)
+    monkeypatch.setattr(sharing, "_USUAL", tmp_path / "usual")
+    monkeypatch.setattr(sharing, "_reachable", lambda environment, number: True)
     return tmp_path / "said"
 
 
@@ -52,17 +58,24 @@ def test_processes_started_within_find_the_service_and_it_ends_after_them(
         assert works
         pipes = os.environ[PIPES]
         seen = subprocess.run(["sh", "-c", f"echo ${PIPES}"], capture_output=True, text=True, check=True).stdout.strip()
-        assert seen == pipes == os.environ[LOGS]
+        assert seen == pipes
         assert lines(said) == [f"started at {pipes}, sees all"]  # it would number one device of several anew
     assert lines(said)[1:] == ["told quit"]
     assert PIPES not in os.environ
-    assert not Path(pipes).exists()
 
 
 @pytest.mark.parametrize(("device", "processes"), [(CPU, 8), (GPU, 1)])
 def test_it_is_not_started_where_nobody_would_share(said: Path, device: torch.device, processes: int) -> None:
     with shared_gpu(device, processes) as works:
         assert not works
+    assert lines(said) == []
+
+
+def test_a_service_at_the_usual_place_is_used_as_it_is(said: Path, tmp_path: Path) -> None:
+    (tmp_path / "usual").mkdir()
+    (tmp_path / "usual" / "control").touch()
+    with shared_gpu(GPU, 4):
+        assert PIPES not in os.environ
     assert lines(said) == []
 
 
@@ -79,7 +92,7 @@ def test_a_service_that_does_not_work_is_not_used(said: Path, monkeypatch: pytes
     if trouble == "does not start":
         monkeypatch.setenv("FAILS", "1")
     else:
-        monkeypatch.setattr(sharing, "_reachable", lambda environment: False)
+        monkeypatch.setattr(sharing, "_reachable", lambda environment, number: False)
     with shared_gpu(GPU, 4) as works:
         assert not works
         assert PIPES not in os.environ
@@ -89,12 +102,12 @@ def test_a_service_that_does_not_work_is_not_used(said: Path, monkeypatch: pytes
 def test_a_process_that_cannot_reach_a_gpu_says_so() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU to reach")
-    assert not sharing._reachable(dict(os.environ))
+    assert not sharing._reachable(dict(os.environ), 0)
 
 
 def test_the_service_ends_with_a_parent_that_is_killed(said: Path) -> None:
     held = (
-        "import time, torch; from factorjepa import sharing; sharing._reachable = lambda environment: True\n"
+        "import time, torch; from factorjepa import sharing; sharing._reachable = lambda environment, number: True\n"
         "with sharing.shared_gpu(torch.device('cuda'), 2): print('within', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", held], stdout=subprocess.PIPE, text=True)

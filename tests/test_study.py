@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from factorjepa.adaptation import METHODS
@@ -79,6 +80,12 @@ def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) ->
 def test_what_a_later_stage_would_refuse_is_refused_at_once(word: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         study("methods=[frozen,full]", word).check()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU may multiply in eight bits")
+def test_eight_bits_that_this_machine_lacks_are_refused_at_once() -> None:
+    with pytest.raises(TrainingError, match="set frozen_bits=16"):
+        study("methods=[frozen,full]", "training.frozen_bits=8").check()
 
 
 def test_values_to_try_are_read_as_the_setting_reads_them() -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_jsonable_python
 
 from .errors import ConfigError
 from .words import nearest
@@ -55,6 +56,16 @@ def resolve(
 def dump(settings: Settings) -> str:
     """The resolved settings as YAML, in declaration order."""
     return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+
+
+def defaults(model: type[Settings]) -> dict[str, Any]:
+    """What `dump` says of settings that are left as they are."""
+    fields = model.model_fields.items()
+    return {
+        name: to_jsonable_python(field.get_default(call_default_factory=True))
+        for name, field in fields
+        if not field.is_required()
+    }
 
 
 def preset_names(model: type[BaseModel]) -> list[str]:

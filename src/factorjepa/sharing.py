@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+_USUAL = Path("/", "tmp", "nvidia-mps")  # where a service listens that was not told where
 _PATIENCE = 20.0  # seconds for the service to start, and for a process to reach the GPU through it
 
 # Waits for its input to close, which a parent that is killed does too: the service ends with whoever started it.
@@ -30,7 +32,8 @@ _GUARD = "{control} -d && echo started && {{ read -r _; echo quit | {control}; }
 _REACH = """
 import ctypes, sys
 driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) else 0)
+number = int(sys.argv[1])
+sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) else 0)
 """
 
 
@@ -38,28 +41,31 @@ sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(c
 def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
     """Let processes that are started within use the GPU together; gives whether they do.
 
-    They work without it too, in turn: where there is no service, or it cannot be reached, nothing changes. A service
-    that somebody else has set up is left to them. The caller's own GPU work belongs outside: it would end with the
-    service.
+    They work without it too, in turn: where there is no service, or the GPU cannot be reached beside it, nothing
+    changes. A service that somebody else has set up is used as it is, and whoever sets CUDA_MPS_PIPE_DIRECTORY, even to
+    nothing, is left alone. The caller's own GPU work belongs outside: it would end with the service.
     """
     control = shutil.which(CONTROL)
-    if device.type != "cuda" or processes < 2 or control is None or PIPES in os.environ:
+    theirs = PIPES in os.environ or (_USUAL / "control").exists()
+    if device.type != "cuda" or processes < 2 or control is None or theirs:
         yield False
         return
-    with tempfile.TemporaryDirectory(prefix="mps-") as folder, _service(control, folder) as works:
+    # It may still be writing there when it is told to end.
+    place = tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True)
+    with place as folder, _service(control, folder, device.index or 0) as works:
         if not works:
             yield False
             return
         log.info("%d processes share the GPU through %s", processes, CONTROL)
-        os.environ |= {PIPES: folder, LOGS: folder}
+        os.environ[PIPES] = folder
         try:
             yield True
         finally:
-            del os.environ[PIPES], os.environ[LOGS]
+            del os.environ[PIPES]
 
 
 @contextlib.contextmanager
-def _service(control: str, folder: str) -> Iterator[bool]:
+def _service(control: str, folder: str, number: int) -> Iterator[bool]:
     # Devices are numbered anew for its clients: it must see all of them, or theirs would be the wrong ones.
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     environment |= {PIPES: folder, LOGS: folder}
@@ -70,7 +76,7 @@ def _service(control: str, folder: str) -> Iterator[bool]:
     assert guard.stdin is not None
     assert guard.stdout is not None
     try:
-        works = _says_something(guard) and _reachable(os.environ | {PIPES: folder, LOGS: folder})
+        works = _says_something(guard) and _reachable(os.environ | {PIPES: folder}, number)
         if not works:
             log.warning("%s does not work here: runs have the GPU in turn, which is slower", CONTROL)
         yield works
@@ -91,9 +97,10 @@ def _says_something(guard: subprocess.Popen[str]) -> bool:
         return bool(selector.select(_PATIENCE)) and guard.stdout.readline() == "started\n"
 
 
-def _reachable(environment: dict[str, str]) -> bool:
+def _reachable(environment: dict[str, str], number: int) -> bool:
+    reach = [sys.executable, "-c", _REACH, str(number)]
     try:
-        tried = subprocess.run([sys.executable, "-c", _REACH], env=environment, timeout=_PATIENCE, check=False)
+        tried = subprocess.run(reach, env=environment, timeout=_PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         return False
     return tried.returncode == 0

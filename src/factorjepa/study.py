@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field, field_validator
 
 from .adaptation import method_named
@@ -21,10 +22,12 @@ from .errors import ConfigError
 from .rendering.decoder import load_decoder
 from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
+from .training.acceleration import refuse_bits
 from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
+from .training.update import in_bf16
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -52,7 +55,7 @@ class StudySettings(Settings):
     seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
     training: dict[str, Any] = Field(default={})  # settings of every run
     tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
-    # Setting of training -> values that every method tries with the first seed; validation clips choose for all seeds.
+    # Setting of training -> values that every method that has it tries with the first seed; validation clips choose.
     tuning: dict[str, tuple[Any, ...]] = Field(default={})
     side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
     windows: bool = True  # decode every window once and keep it, for all runs
@@ -106,8 +109,12 @@ class StudySettings(Settings):
             Corpus.open(Path(self.data))
         self.candidates(Path(), Path())
         self.draws()
-        for arch, weights in {(job.settings.arch, job.settings.weights) for job in self.jobs(Path(), Path())}:
+        jobs = [job.settings for job in self.jobs(Path(), Path())]
+        for arch, weights in {(job.arch, job.weights) for job in jobs}:
             check_weights(arch, weights)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        for job in jobs:
+            refuse_bits(job.frozen_bits, device, bf16=in_bf16(job, device), whole_weights=True)
 
     def draws(self) -> Literal["packaged", "train", "none"]:
         """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""
@@ -164,9 +171,10 @@ class StudySettings(Settings):
         """Method -> the runs that try what is to be tuned, of those that train."""
         found: dict[str, list[Candidate]] = {}
         for name in self.methods if self.tuning else ():
-            if not method_named(name).trains:
+            grid = self._grid(name)
+            if not method_named(name).trains or grid == [{}]:
                 continue
-            for number, values in enumerate(self._grid(name)):
+            for number, values in enumerate(grid):
                 tuned = {name: {**self.tuned.get(name, {}), **values}}
                 alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
                 (job,) = alone.jobs(data, folder, windows)

@@ -146,6 +146,15 @@ class TestTraining:
         assert "Unequal training: differences between methods may come from it. lr" in other
         assert "Tuned" not in other
 
+    def test_who_has_nothing_of_what_is_tuned_had_fewer_tries(self) -> None:
+        tried = [
+            Tried("nano", "auto_rgn", {"lr": "0.1"}, 0.4, True),
+            Tried("nano", "factorjepa", {"lr": "0.1", "branch_rate": "4.0"}, 0.4, True),
+        ]
+        said = self.of(tried, factorjepa={"config": "{lr: 0.1, branch_rate: 4.0}"})
+        assert "chose lr and branch_rate for each method, from the same values; " in said
+        assert "tried no branch_rate, and so had fewer tries" in said
+
     def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
         alone = {"config": "{batch: 8, accumulate: 2, lr: 0.1}", "processes": (1,)}
         many = {"config": "{batch: 2, accumulate: 1, lr: 0.1}", "processes": (8,)}

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from factorjepa.backbones.eightbit import EightBitLinear
 from factorjepa.errors import BackboneError, TrainingError
-from factorjepa.training.acceleration import accelerated, can_compile, compile_blocks
+from factorjepa.training.acceleration import accelerated, can_compile, compile_blocks, refuse_bits
 from factorjepa.training.engine import Engine
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.step import loss_of
@@ -52,11 +52,28 @@ def test_eight_bits_are_for_what_never_trains(settings: Make) -> None:
     lowered = [isinstance(block.mlp.fc1, EightBitLinear) for block in learner.encoder.blocks]
     assert lowered == [True] * 3 + [False]
     assert learner.weights().keys() == before
-    assert learner.target.encoder.blocks[0].attn.qkv is learner.reference.encoder.blocks[0].attn.qkv
+    assert learner.target.encoder.blocks[0].attn.qkv is learner.encoder.blocks[0].attn.qkv
+    assert not isinstance(learner.reference.encoder.blocks[0].attn.qkv, EightBitLinear)  # what all are measured by
+    learner.lower_frozen(torch.float32, bits=8)  # again changes nothing
     batch = engine.batches.complete(next(engine._first_batches(1)), learner.stage, 0, 0, engine.device)
     loss, _ = loss_of(learner, batch, engine.scales, engine.settings, 0)
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in learner.encoder.blocks[3].parameters())
+
+
+def test_eight_bits_say_so_where_nothing_stays_frozen(settings: Make, caplog: pytest.LogCaptureFixture) -> None:
+    learner = Engine(settings(method="full"), CPU).learner
+    learner.enter(0)
+    learner.lower_frozen(torch.float32, bits=8)
+    assert "frozen_bits=8 changes nothing" in caplog.text
+    assert not any(isinstance(module, EightBitLinear) for module in learner.modules())
+
+
+@pytest.mark.parametrize(("whole_weights", "why"), [(False, "is not for FSDP"), (True, "needs precision=bf16")])
+def test_eight_bits_are_refused_where_they_cannot_be(whole_weights: bool, why: str) -> None:
+    with pytest.raises(TrainingError, match=why):
+        refuse_bits(8, CPU, bf16=False, whole_weights=whole_weights)
+    refuse_bits(16, CPU, bf16=False, whole_weights=whole_weights)
 
 
 def test_eight_bits_without_a_gpu_for_them_are_refused_before_anything_is_built(settings: Make) -> None:

@@ -39,6 +39,17 @@ def test_finished_runs_of_other_settings_are_refused(settings: Make, tmp_path: P
         train_all([Job(settings(method="auto_rgn", updates=1, lr=0.5), tmp_path / "run")], CPU, workers=1)
 
 
+def test_a_run_from_before_a_setting_existed_has_its_default(settings: Make, tmp_path: Path) -> None:
+    job = Job(settings(method="auto_rgn", updates=1), tmp_path / "run")
+    train_all([job], CPU, workers=1)
+    config = tmp_path / "run" / "config.yaml"
+    older = [line for line in config.read_text().splitlines() if not line.startswith(("branch_rate", "frozen_bits"))]
+    config.write_text("\n".join(older))
+    train_all([job], CPU, workers=1)  # finished: it is left as it is
+    with pytest.raises(TrainingError, match=r"branch_rate: 1\.0.*now there is branch_rate: 4\.0"):
+        train_all([Job(settings(method="auto_rgn", updates=1, branch_rate=4), tmp_path / "run")], CPU, workers=1)
+
+
 def _crowded(job: Job, device: str) -> None:
     """Stands in for training, in a process of its own: one run finds no room on the GPU."""
     if job.out.name == "large":

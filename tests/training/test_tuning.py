@@ -113,6 +113,11 @@ def test_every_method_that_trains_tries_the_same_values_and_the_first_seed_of_th
     assert (jobs["lora-29"].lr, jobs["lora-29"].warmup) == (0.01, 2)
 
 
+def test_a_method_that_has_nothing_of_what_is_tuned_is_not_tuned() -> None:
+    study = resolve(StudySettings, "demo", ["tuning={branch_rate: [1, 4]}"], methods=("auto_rgn", "factorjepa"))
+    assert list(study.candidates(Path("data"), Path("tuning"))) == ["factorjepa"]
+
+
 def test_a_method_does_not_try_values_of_what_it_does_not_have(tmp_path: Path) -> None:
     study = resolve(
         StudySettings, "demo", ["tuning={lr: [0.001, 0.01], branch_rate: [1, 4]}"], methods=("auto_rgn", "factorjepa")

@@ -34,7 +34,8 @@ def conditions(settings: TrainSettings, scenery: Scenery, compiled: bool) -> dic
         "arch": settings.arch, "method": settings.method, "size": settings.size, "frames": settings.frames,
         "context": settings.context, "masks": settings.masks, "trainable_blocks": settings.trainable_blocks,
         "batch": settings.batch, "accumulate": settings.accumulate, "precision": settings.precision,
-        "recompute": settings.recompute, "compiled": compiled, "agents": scenery.agents, "pairs": scenery.pairs,
+        "frozen_bits": settings.frozen_bits, "recompute": settings.recompute, "compiled": compiled,
+        "agents": scenery.agents, "pairs": scenery.pairs,
         "environment": facts(),
     }  # fmt: skip
 

@@ -86,8 +86,10 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
         if len(values) > 1 and key not in tuned
     ]
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
+    without = _without(material, tuned)
+    fewer = f"; {without}, and so had fewer tries" if without else ""
     said = (
-        [f"Tuned{where}: validation clips chose {listed(tuned)} for each method, from the same values."]
+        [f"Tuned{where}: validation clips chose {listed(tuned)} for each method, from the same values{fewer}."]
         if tuned
         else []
     )
@@ -124,6 +126,16 @@ def _tuned(material: Material, backbone: str) -> list[str]:
 def _as_chosen(run: RunInfo, name: str, values: Mapping[str, str]) -> bool:
     """A method that has nothing of that name to set tries no values of it."""
     return name not in values or str(settings_of(run).get(name)) == values[name]
+
+
+def _without(material: Material, tuned: Sequence[str]) -> str:
+    """Who tried no values of something that was tuned, because the method does not have it."""
+    lacks: dict[str, list[str]] = {}
+    for one in material.tried:
+        for name in tuned:
+            if name not in one.values:
+                lacks.setdefault(name, []).append(material.title_of(one.method))
+    return " and ".join(f"{_few(list(dict.fromkeys(titles)))} tried no {name}" for name, titles in lacks.items())
 
 
 def _clips_per_update(settings: Mapping[str, object], processes: Sequence[int]) -> str:

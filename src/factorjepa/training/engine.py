@@ -26,7 +26,7 @@ from ..adaptation.reference import FULL
 from ..adaptation.wise import interpolate
 from ..backbones import Backbone
 from ..backbones.masks import future_split
-from ..config import dump
+from ..config import defaults, dump
 from ..corpus.access import Corpus
 from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..environment import facts
@@ -191,7 +191,7 @@ class Engine:
     def _folder(self, stack: contextlib.ExitStack, out: Path, resume: bool) -> RunDirectory:
         """The run's folder: begun by the first process, only read by the others."""
         known = facts() | {"processes": f"{self.processes.world} ({self.processes.mode})"}
-        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT)
+        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings))
         return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
 
     def _accelerated(self) -> contextlib.AbstractContextManager[None]:

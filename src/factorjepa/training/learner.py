@@ -5,6 +5,7 @@ Shapes: B clips, T frames, c context tokens, t target tokens, D width, L levels.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 import torch
@@ -23,6 +24,8 @@ from ..predictors import Prediction, StartTokens
 from ..teacher.states import ObjectStates
 from .optimiser import adamw
 from .trunk import TrunkStates, lowest_trained
+
+log = logging.getLogger(__name__)
 
 
 class Learner(nn.Module):
@@ -75,14 +78,17 @@ class Learner(nn.Module):
     def lower_frozen(self, dtype: torch.dtype, bits: int = 16) -> None:
         """Put the encoder's blocks below the lowest one that trains at some stage into `dtype` (Panel C: bf16).
 
-        With 8 `bits`, what is multiplied in these blocks is lowered further (`eightbit`).
+        With 8 `bits`, what is multiplied there is lowered further (`eightbit`), but for the reference, which measures.
         """
         cut = lowest_trained(self.weights(), self.spec.depth)
-        if cut:
-            for encoder in (self.encoder, self.target, self.reference):
-                encoder.lower(cut, dtype)
-        if cut and bits == 8:
-            in_eight_bits((self.encoder, self.target.encoder, self.reference.encoder), cut)
+        if bits == 8 and not cut:
+            log.warning("frozen_bits=8 changes nothing: training reaches down to the encoder's first block")
+        if not cut or self.encoder.lowered:
+            return
+        for encoder in (self.encoder, self.target, self.reference):
+            encoder.lower(cut, dtype)
+        if bits == 8:
+            in_eight_bits((self.encoder, self.target.encoder), cut)
 
     def grid(self, video: Tensor) -> tuple[int, int, int]:
         return self.encoder.grid_of(video)

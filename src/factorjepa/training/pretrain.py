@@ -36,7 +36,7 @@ from ..backbones.checkpoint import save
 from ..backbones.masks import POLICIES, BlockPolicy, Grid, drawn_masks, future_split, mask_draws
 from ..backbones.momentum import MomentumEncoder
 from ..backbones.pretraining import CONTEXT_WEIGHT, context_loss, context_weights, normalised_levels, target_loss
-from ..config import Settings, dump
+from ..config import Settings, defaults, dump
 from ..environment import facts
 from ..errors import TrainingError
 from ..pixels import to_video
@@ -122,7 +122,7 @@ class Pretraining:
         """Train to the last step; returns the last validation."""
         settings = self.settings
         frames, world, seed = self.backbone.spec.frames, settings.world, settings.seed
-        with RunDirectory.begin(self.out, dump(settings), facts(), resume) as run:
+        with RunDirectory.begin(self.out, dump(settings), facts(), resume, (), defaults(PretrainSettings)) as run:
             if run.steps():
                 self._load_state(run)
             held = settings.validation_sources

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,9 @@ class RunDirectory:
     @classmethod
     @contextlib.contextmanager
     def begin(
-        cls, folder: Path, config: str, environment: dict[str, Any], resume: bool, layout: Sequence[str] = ()
-    ) -> Iterator[RunDirectory]:
+        cls, folder: Path, config: str, environment: dict[str, Any], resume: bool, layout: Sequence[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+    ) -> Iterator[RunDirectory]:  # fmt: skip
         """The folder for writing, by one process at a time.
 
         A folder that holds a run is refused unless `resume`, and then only with the same configuration, except for the
@@ -54,7 +55,7 @@ class RunDirectory:
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
-                run.refuse_other(config, layout)
+                run.refuse_other(config, layout, defaults)
             else:
                 for name in (METRICS, commands.FILE):
                     (run.folder / name).unlink(missing_ok=True)
@@ -209,8 +210,9 @@ class RunDirectory:
             )
         return step
 
-    def refuse_other(self, config: str, layout: Sequence[str]) -> None:
-        before, now = yaml.safe_load(self.config), yaml.safe_load(config)
+    def refuse_other(self, config: str, layout: Sequence[str], defaults: Mapping[str, Any] | None = None) -> None:
+        """`defaults` are those of settings that a run of an earlier version may not have."""
+        before, now = {**(defaults or {}), **yaml.safe_load(self.config)}, yaml.safe_load(config)
         changed = [key for key in before | now if before.get(key) != now.get(key) and key not in layout]
         if not changed:
             return

@@ -49,8 +49,8 @@ class TrainSettings(Settings):
     updates: int = Field(default=20_000, ge=1)
     batch: int = Field(default=4, ge=1)  # clips per process and pass; an update takes processes x batch x accumulate
     accumulate: int = Field(default=1, ge=1)  # passes per update
-    lr: float = Field(default=1e-4, gt=0)
-    branch_rate: float = Field(default=1.0, gt=0)  # of the branches that read agents and are new, over lr
+    lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
+    branch_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # of branches that read agents, over lr
     final_lr: float = Field(default=1e-6, ge=0)
     warmup: int = Field(default=1000, ge=0)
     weight_decay: float = Field(default=0.04, ge=0)
@@ -74,7 +74,7 @@ class TrainSettings(Settings):
     windows: str | None = None  # folder of decoded windows that several runs share: see `corpus.decoded_windows`
     # auto: bf16 on a GPU, fp32 on a CPU; tf32: fp32 with products of ten bits on a GPU, and no casts
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
-    frozen_bits: Literal[16, 8] = 16  # of products in the frozen blocks, where the precision is bf16; 8: fp8
+    frozen_bits: Literal[16, 8] = 16  # 8: blocks that never train multiply in fp8, on a GPU that can, in bf16 otherwise
     recompute: bool = False  # activation checkpointing
     compile: bool | None = None  # torch.compile of the blocks; None: on a GPU with Triton
     trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from ..commands import carry_out, command
-from ..config import dump
+from ..config import defaults, dump
 from ..errors import TrainingError
 from ..sharing import shared_gpu
 from ..words import counted
@@ -68,7 +68,7 @@ def train_all(
     for job in jobs:
         run = RunDirectory(job.out)
         if run.steps():
-            run.refuse_other(dump(job.settings), LAYOUT)
+            run.refuse_other(dump(job.settings), LAYOUT, defaults(TrainSettings))
     for made_from_others in (False, True):  # WiSE-FT is made from finished runs
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
         beside = workers

@@ -130,6 +130,9 @@ class _Workshop:
         stack.enter_context(precision(self.settings, self.device))
         if self.device.type == "cuda":
             stack.enter_context(fastest_attention())
+        if self.settings.precision == "tf32":
+            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("high")
         return stack
 
 

@@ -1,7 +1,8 @@
 """Settings that validation chooses: every method tries the same values with one seed, and keeps the best for all.
 
-A comparison in which one method was tuned and another was not says who was tuned. So the budget is the same for all,
-and test clips take no part: a run is judged by its lowest Future-frame L1 on validation clips.
+A comparison in which one method was tuned and another was not says who was tuned. So all try the same values, but for
+settings of what a method does not have, and a page says who had fewer tries. Test clips take no part: a run is judged
+by its lowest Future-frame L1 on validation clips.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def choose(tried: Sequence[Candidate]) -> Choice:
     for name, value in best.values.items() if errors.count(min(errors)) == 1 else ():
         values = [candidate.values[name] for candidate in tried]
         ordered = all(isinstance(one, int | float) for one in values)
-        if ordered and len(set(values)) > 1 and value in (min(values), max(values)):
+        if ordered and len(set(values)) > 2 and value in (min(values), max(values)):  # of two, one is always best
             edge.append(name)
     return Choice(best, tuple(tried), errors, tuple(edge))
 

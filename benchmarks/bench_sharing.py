@@ -1,7 +1,8 @@
 """Updates a second of several small runs on one GPU, in turn and together (`factorjepa.sharing`), as a ratio.
 
-python benchmarks/bench_sharing.py --processes 12 --updates 40
-python benchmarks/bench_sharing.py --device cpu --processes 2 --updates 1 --batch 2     # tries it without a GPU
+    python benchmarks/bench_sharing.py --processes 12 --updates 40
+
+Clips are made up (`factorjepa profile` has the same). Without a GPU it only tries itself.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
-from .training.update import in_bf16
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -114,7 +113,7 @@ class StudySettings(Settings):
             check_weights(arch, weights)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         for job in jobs:
-            refuse_bits(job.frozen_bits, device, bf16=in_bf16(job, device), whole_weights=True)
+            refuse_bits(job, device)
 
     def draws(self) -> Literal["packaged", "train", "none"]:
         """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""

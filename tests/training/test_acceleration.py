@@ -70,10 +70,10 @@ def test_eight_bits_say_so_where_nothing_stays_frozen(settings: Make, caplog: py
 
 
 @pytest.mark.parametrize(("whole_weights", "why"), [(False, "is not for FSDP"), (True, "needs precision=bf16")])
-def test_eight_bits_are_refused_where_they_cannot_be(whole_weights: bool, why: str) -> None:
+def test_eight_bits_are_refused_where_they_cannot_be(settings: Make, whole_weights: bool, why: str) -> None:
     with pytest.raises(TrainingError, match=why):
-        refuse_bits(8, CPU, bf16=False, whole_weights=whole_weights)
-    refuse_bits(16, CPU, bf16=False, whole_weights=whole_weights)
+        refuse_bits(settings(frozen_bits=8), CPU, whole_weights)
+    refuse_bits(settings(), CPU, whole_weights)
 
 
 def test_eight_bits_without_a_gpu_for_them_are_refused_before_anything_is_built(settings: Make) -> None:
@@ -115,10 +115,12 @@ def test_compiled_blocks_give_the_same_loss_and_gradients_whatever_the_crowd(set
         torch.compiler.reset()
 
 
-@pytest.mark.parametrize(("bf16", "tf32", "within"), [(False, False, "highest"), (False, True, "high")])
-def test_tf32_is_asked_for_and_given_back(settings: Make, bf16: bool, tf32: bool, within: str) -> None:
-    learner = Engine(settings(method="auto_rgn"), CPU).learner
-    with accelerated(learner, torch.device("cuda"), bf16=bf16, compiled=False, tf32=tf32):
+@pytest.mark.parametrize(("precision", "within"), [("fp32", "highest"), ("tf32", "high")])
+def test_tf32_is_asked_for_and_given_back(settings: Make, precision: str, within: str) -> None:
+    chosen = settings(method="auto_rgn", precision=precision, compile=False)
+    learner = Engine(chosen, CPU).learner
+    with accelerated(learner, chosen, torch.device("cuda")) as compiled:
+        assert not compiled
         assert torch.get_float32_matmul_precision() == within
     assert torch.get_float32_matmul_precision() == "highest"
 

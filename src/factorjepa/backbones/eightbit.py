@@ -1,4 +1,4 @@
-"""Frozen linear layers in eight bits, for GPUs that multiply them in half the time (Ada, Hopper and later).
+"""Frozen linear layers in eight bits, for GPUs that multiply those faster (Ada, Hopper and later).
 
 Weights are e4m3 floats with one scale per output, inputs the same with one scale per token, found anew for each; the
 product is summed in more bits and comes out as the input came in. Layers that train keep their sixteen or more bits: a

@@ -15,13 +15,13 @@ from ..backbones import Backbone, build
 from ..backbones.masks import future_split
 from ..predictors import StartTokens
 from ..seeding import seed_of
-from ..training.acceleration import accelerated, can_compile, refuse_bits
+from ..training.acceleration import accelerated, refuse_bits
 from ..training.learner import Learner
 from ..training.masking import training_masks
 from ..training.parallel import Model, Processes
 from ..training.settings import TrainSettings
 from ..training.trunk import Trunk
-from ..training.update import Update, in_bf16
+from ..training.update import Update
 from .flops import ClipFlops, prediction_flops, update_flops
 from .synthetic import Scenery, scales
 
@@ -55,6 +55,7 @@ class Subject:
     @contextlib.contextmanager
     def made(cls, settings: TrainSettings, device: torch.device) -> Iterator[Subject]:
         """Built, and within the context accelerated as a run on this device is."""
+        refuse_bits(settings, device)
         torch.manual_seed(seed_of("profile", settings.seed) % 2**63)
         backbone = random_backbone(settings.arch, device)
         spec = backbone.spec
@@ -69,13 +70,7 @@ class Subject:
         learner.predictor.set_recompute(settings.recompute)
         learner.to(device)
         learner.enter(len(method.stages) - 1)  # where most trains
-        compiled = can_compile(device) if settings.compile is None else settings.compile
-        bf16 = in_bf16(settings, device)
-        refuse_bits(settings.frozen_bits, device, bf16=bf16, whole_weights=True)
-        with accelerated(
-            learner, device, bf16=bf16, compiled=compiled, masks=settings.masks, bits=settings.frozen_bits,
-            tf32=settings.precision == "tf32",
-        ):  # fmt: skip
+        with accelerated(learner, settings, device) as compiled:
             optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.branch_rate)
             yield cls(settings, device, learner, optimiser, compiled)
 

@@ -20,6 +20,8 @@ from ..backbones.eightbit import can_multiply
 from ..errors import TrainingError
 from ..predictors.branches import GatedAgents, Pairs
 from .learner import Learner
+from .settings import TrainSettings
+from .update import in_bf16
 
 log = logging.getLogger(__name__)
 
@@ -28,38 +30,42 @@ _VARIANTS = 64  # of one compiled block: lengths, widths, with and without gradi
 
 @contextlib.contextmanager
 def accelerated(
-    learner: Learner, device: torch.device, *, bf16: bool, compiled: bool, masks: str = "blocks", bits: int = 16,
-    tf32: bool = False,
-) -> Iterator[None]:  # fmt: skip
-    """Run `learner` fast within; its frozen weights stay in bf16 and its blocks compiled afterwards.
+    learner: Learner, settings: TrainSettings, device: torch.device, whole_weights: bool = True
+) -> Iterator[bool]:
+    """Run `learner` fast within; its frozen weights stay lowered and its blocks compiled afterwards. Gives whether they
+    are compiled.
 
-    With `masks` of the settings `blocks`, every pass has one of few lengths, and each is compiled for itself.
+    Neither is done where weights are cut into slices (FSDP): those are of one kind. With masks of the kind `blocks`
+    every pass has one of few lengths, and each is compiled for itself.
     """
-    if bf16:
-        learner.lower_frozen(torch.bfloat16, bits)
+    bf16 = in_bf16(settings, device)
+    compiled = whole_weights and (can_compile(device) if settings.compile is None else settings.compile)
+    if bf16 and whole_weights:
+        learner.lower_frozen(torch.bfloat16, settings.frozen_bits)
     if compiled:
-        compile_blocks(learner, dynamic=False if masks == "blocks" else None)
+        compile_blocks(learner, dynamic=False if settings.masks == "blocks" else None)
     if device.type != "cuda":
-        yield
+        yield compiled
         return
     before = torch.get_float32_matmul_precision()
     # TF32 where everything else is in bf16: what is left in fp32 are products of coordinates with dictionaries and of
     # channels with channels, for which ten bits are enough. Positions are never multiplied as matrices.
-    torch.set_float32_matmul_precision("high" if bf16 or tf32 else before)
+    tf32 = settings.precision == "tf32" or (bf16 and whole_weights)
+    torch.set_float32_matmul_precision("high" if tf32 else before)
     try:
         with fastest_attention():
-            yield
+            yield compiled
     finally:
         torch.set_float32_matmul_precision(before)
 
 
-def refuse_bits(bits: int, device: torch.device, *, bf16: bool, whole_weights: bool) -> None:
+def refuse_bits(settings: TrainSettings, device: torch.device, whole_weights: bool = True) -> None:
     """Before anything is built: eight bits need a GPU that has them, and weights that are not cut into slices."""
-    if bits == 16 or (bf16 and whole_weights and can_multiply(device)):
+    if settings.frozen_bits == 16 or (in_bf16(settings, device) and whole_weights and can_multiply(device)):
         return
     needs = "needs precision=bf16 on a GPU that multiplies fp8 (Ada, Hopper or later)"
     why = needs if whole_weights else "is not for FSDP, which cuts weights into slices"
-    raise TrainingError(f"frozen_bits={bits} {why}; set frozen_bits=16")
+    raise TrainingError(f"frozen_bits={settings.frozen_bits} {why}; set frozen_bits=16")
 
 
 def can_compile(device: torch.device) -> bool:

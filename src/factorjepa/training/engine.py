@@ -35,7 +35,7 @@ from ..predictors import FactorizedPredictor, StartTokens
 from ..teacher.cache import PacketCache, clip_identities
 from ..teacher.scales import target_scales
 from ..words import counted
-from .acceleration import accelerated, can_compile, refuse_bits
+from .acceleration import accelerated, refuse_bits
 from .batches import Scales, TrainingBatches, training_batch, validation_batches
 from .learner import Learner
 from .logs import Logs, refuse_missing
@@ -75,9 +75,7 @@ class Engine:
         self.processes = processes or Processes(device)
         self.processes.lay_out(settings.parallel)
         refuse_missing(settings.log_to)
-        refuse_bits(
-            settings.frozen_bits, device, bf16=in_bf16(settings, device), whole_weights=self.processes.mode != "fsdp"
-        )
+        refuse_bits(settings, device, whole_weights=self.processes.mode != "fsdp")
         self.method = settings.resolved_method()
         if (self.method.interpolation is None) != (settings.base is None):
             raise TrainingError(
@@ -194,15 +192,9 @@ class Engine:
         begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings))
         return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
 
-    def _accelerated(self) -> contextlib.AbstractContextManager[None]:
-        """Frozen blocks in bf16 and blocks compiled, once it is known what trains. FSDP slices weights of one kind."""
-        settings, whole_weights = self.settings, self.processes.mode != "fsdp"
-        compiled = can_compile(self.device) if settings.compile is None else settings.compile
-        low = in_bf16(settings, self.device) and whole_weights
-        return accelerated(
-            self.learner, self.device, bf16=low, compiled=compiled and whole_weights, masks=settings.masks,
-            bits=settings.frozen_bits, tf32=settings.precision == "tf32",
-        )  # fmt: skip
+    def _accelerated(self) -> contextlib.AbstractContextManager[bool]:
+        """Once it is known what trains."""
+        return accelerated(self.learner, self.settings, self.device, whole_weights=self.processes.mode != "fsdp")
 
     def _spread_out(self) -> None:
         """Lay the learner out on the processes, once it is what the run goes on from."""

@@ -39,7 +39,7 @@ sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(c
 
 @contextlib.contextmanager
 def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
-    """Let processes that are started within use the GPU together; gives whether they do.
+    """Let processes that are started within use the GPU together; gives whether a service was started for them.
 
     They work without it too, in turn: where there is no service, or the GPU cannot be reached beside it, nothing
     changes. A service that somebody else has set up is used as it is, and whoever sets CUDA_MPS_PIPE_DIRECTORY, even to

@@ -5,6 +5,8 @@ Shapes: B batch, N tokens, D width, H heads, E = D / H head width.
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from .rope import rotate
 
 NORM_EPS = 1e-6
+_FUSED = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class Attention(nn.Module):
@@ -33,15 +36,32 @@ class Attention(nn.Module):
     def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
         """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens."""
         qkv = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1))
-        qk = qkv[:, :, :2]
-        if rotary is not None:
-            # Under autocast x is fp32 and qkv bf16: the table follows qkv, or it would lift q and k to fp32.
-            cosine, sine = rotary.to(qkv.dtype).unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
-            qk = self.rotation(qk, cosine, sine)
-        q, k = (part.transpose(1, 2) for part in qk.unbind(2))
-        v = qkv[:, :, 2].transpose(1, 2)
+        q, k, v = (part.transpose(1, 2) for part in self._turned(qkv, rotary))
         mixed = F.scaled_dot_product_attention(q, k, v)
         return cast(Tensor, self.proj(mixed.transpose(1, 2).flatten(2)))
+
+    def _turned(self, qkv_BN3HE: Tensor, rotary: Tensor | None) -> tuple[Tensor, ...]:
+        """q, k and v, `[B, N, H, E]` each."""
+        if rotary is None:
+            return qkv_BN3HE.unbind(2)
+        if self.rotation is rotate and can_fuse(qkv_BN3HE):
+            from .turning import turned
+
+            return turned(qkv_BN3HE, rotary)
+        # Under autocast x is fp32 and qkv bf16: the table follows qkv, or it would lift q and k to fp32.
+        cosine, sine = rotary.to(qkv_BN3HE.dtype).unsqueeze(-2).unsqueeze(-2)  # over q and k at once, and over heads
+        qk, v = qkv_BN3HE.split_with_sizes((2, 1), dim=2)
+        return *self.rotation(qk, cosine, sine).unbind(2), v.squeeze(2)
+
+
+def can_fuse(x: Tensor) -> bool:
+    """Whether our own kernels are for `x`: on a GPU, with Triton, and where no compiler fuses what is written."""
+    return x.is_cuda and x.dtype in _FUSED and _triton() and not torch.compiler.is_compiling()
+
+
+@functools.cache
+def _triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 class Mlp(nn.Module):

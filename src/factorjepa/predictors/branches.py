@@ -41,17 +41,32 @@ class Head(nn.Module):
         self.last = nn.Linear(hidden, out)
 
 
-def _by_parts(weight_kHW: Tensor, query_BtW: Tensor, view: AgentView) -> Tensor:
-    """`u W1^T` without u, of k first layers at once: `[k, B, N, t, H]`. A small model is as slow as it has kernels."""
-    mixed = _mapped(query_BtW, weight_kHW).unsqueeze(2) + _mapped(view.embedded_BNW, weight_kHW).unsqueeze(3)
+def _by_parts(weight_klHW: Tensor, query_BtW: Tensor, view: AgentView, bias_kH: Tensor | None = None) -> Tensor:
+    """`u W1^T + b1` without u, of k first layers, for the l places that an agent has in each: `[k, B, lN, t, H]`.
+
+    Nothing as large as the answer is cast, and the bias goes to a part that is small.
+    """
+    query_kBl1tH = _mapped(query_BtW, weight_klHW).unsqueeze(3)
+    agents_kBlN1H = _mapped(view.embedded_BNW, weight_klHW, bias_kH).unsqueeze(4)
     if view.relative_BNtR is None:
-        return mixed
-    return mixed + _mapped(view.relative_BNtR, weight_kHW @ view.relative_WR)
+        return (query_kBl1tH + agents_kBlN1H).flatten(2, 3)
+    # Clip by clip, so that it lies in memory as the answer does; there are few fields to be copied for each layer.
+    fields_1B1mR = view.relative_BNtR.flatten(1, 2)[None, :, None]
+    relative_kBlmH = fields_1B1mR @ (weight_klHW @ view.relative_WR).transpose(2, 3)[:, None]
+    relative_kBlNtH = torch.unflatten(relative_kBlmH, 3, view.relative_BNtR.shape[1:3])
+    return (relative_kBlNtH + query_kBl1tH + agents_kBlN1H).flatten(2, 3)
 
 
-def _mapped(x: Tensor, weight_kHW: Tensor) -> Tensor:
-    """`x [..., W]` through k layers: `[k, ..., H]`."""
-    return torch.unflatten(x.flatten(0, -2) @ weight_kHW.transpose(1, 2), 1, x.shape[:-1])
+def _mapped(x_BnW: Tensor, weight_klHW: Tensor, bias_kH: Tensor | None = None) -> Tensor:
+    """Through k times l layers, in one product: `[k, B, l, n, H]`."""
+    rows = x_BnW.flatten(0, 1) @ weight_klHW.flatten(0, 1).transpose(1, 2)
+    mapped_kBlnH = rows.view(*weight_klHW.shape[:2], *x_BnW.shape[:2], weight_klHW.shape[2]).transpose(1, 2)
+    return mapped_kBlnH if bias_kH is None else mapped_kBlnH + bias_kH.to(rows.dtype)[:, None, None, None]
+
+
+def _weighted_sum(weight_Bnt: Tensor, x_BntH: Tensor) -> Tensor:
+    """Over n. As a product of matrices it would be one for every token, and its gradient as many outer products."""
+    return (weight_Bnt.to(x_BntH.dtype).unsqueeze(-1) * x_BntH).sum(1)
 
 
 class PairParts(NamedTuple):
@@ -103,9 +118,9 @@ class GatedAgents(nn.Module):
         """`c_A [B, t, r]` and the gates' logits `[B, t, N]` (None where the visibility pathway is off)."""
         valid_BN1 = view.states.valid_BN[..., None]
         heads = [self.g_A] if self.g_V is None else [self.g_A, self.g_V]
-        bias_k111H = torch.stack([head.first.bias for head in heads])[:, None, None, None]
-        mapped = _by_parts(torch.stack([head.first.weight for head in heads]), query_BtW, view)
-        hidden_BNtH, *gating = F.gelu(mapped + bias_k111H).unbind()
+        weight_k1HW = torch.stack([head.first.weight for head in heads]).unsqueeze(1)
+        bias_kH = torch.stack([head.first.bias for head in heads])
+        hidden_BNtH, *gating = F.gelu(_by_parts(weight_k1HW, query_BtW, view, bias_kH)).unbind()
         if self.g_V is None:
             logits_BNt = None
             gates_BNt = valid_BN1.expand_as(view.closeness_BNt).to(view.closeness_BNt.dtype)
@@ -115,7 +130,7 @@ class GatedAgents(nn.Module):
                 logits_BNt = logits_BNt + (_GATE_FAR + _GATE_CLOSE * view.closeness_BNt)
             gates_BNt = torch.sigmoid(logits_BNt) * valid_BN1
         total_Bt1 = gates_BNt.sum(1)[..., None]
-        summed_BtH = full(torch.einsum("bnt,bnth->bth", gates_BNt.to(hidden_BNtH.dtype), hidden_BNtH))
+        summed_BtH = full(_weighted_sum(gates_BNt, hidden_BNtH))
         # The shares are formed before the last layer, in fp32; its bias is weighed by the same shares.
         mean_BtH = summed_BtH / (self.options.agent_epsilon + total_Bt1)
         weighed_Bt1 = total_Bt1 / (self.options.agent_epsilon + total_Bt1)
@@ -183,11 +198,10 @@ class Pairs(nn.Module):
     def _parts(self, query_BtW: Tensor, view: AgentView) -> PairParts:
         firsts = (self.g_I.first, self.g_W.first)
         weight_2HV = torch.stack([first.weight for first in firsts])
-        left_2HW, right_2HW = weight_2HV.chunk(2, dim=2)
-        left_and_right = _by_parts(torch.cat((left_2HW, right_2HW)), query_BtW, view).chunk(2)
-        relation = _mapped(view.relation_BPF, weight_2HV @ view.relation_VF)
-        bias_211H = torch.stack([first.bias for first in firsts])[:, None, None]
-        return PairParts(torch.cat(left_and_right, dim=2), (relation + bias_211H).unsqueeze(3))
+        bias_2H = torch.stack([first.bias for first in firsts])
+        weight_22HW = torch.stack(weight_2HV.chunk(2, dim=2), dim=1)
+        relation_2B1PH = _mapped(view.relation_BPF, (weight_2HV @ view.relation_VF).unsqueeze(1), bias_2H)
+        return PairParts(_by_parts(weight_22HW, query_BtW, view), relation_2B1PH.squeeze(2).unsqueeze(3))
 
     def _chunk(self, some: _Some) -> tuple[Tensor, Tensor]:
         """The chunk's part of the sum `[B, t, r]` and its strengths `[B, p, t]`."""
@@ -200,13 +214,12 @@ class Pairs(nn.Module):
         strength_Bpt = torch.sigmoid(logits_Bpt) * some.valid_Bp1
         last = self.g_I.last
         if self.normalise is None:
-            summed_BtH = torch.einsum("bpt,bpth->bth", strength_Bpt.to(hidden_BptH.dtype), hidden_BptH)
+            summed_BtH = _weighted_sum(strength_Bpt, hidden_BptH)
             return full(F.linear(summed_BtH, last.weight)) + strength_Bpt.sum(1)[..., None] * last.bias, strength_Bpt
         state_Bptr = full(last(hidden_BptH))
         length_Bpt = torch.linalg.vector_norm(state_Bptr, dim=-1)  # its gradient at 0 is 0
         share_Bpt = strength_Bpt / (self.normalise + length_Bpt)
-        with torch.autocast(state_Bptr.device.type, enabled=False):
-            return torch.einsum("bpt,bptr->btr", share_Bpt, state_Bptr), strength_Bpt
+        return _weighted_sum(share_Bpt, state_Bptr), strength_Bpt
 
 
 class SparseInteractions(nn.Module):

@@ -39,6 +39,7 @@ METHODS = {
     "factorjepa_raw": ("FactorJEPA-RAW", "factorized", 0.89, 77_500_000),
     "factorjepa": ("FactorJEPA", "factorized", 0.88, 77_500_000),
 }
+VARIANTS = {"factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000)}
 BASE = {"future_l1": 0.38, "intervention_l1": 0.92, "mask_slope": 0.08, "motion_cosine": 0.42, "position_readout": 0.06,
         "action_top1": 0.44, "temporal_order": 0.71}  # fmt: skip
 FACTORS = ("layout", "agents", "interactions")
@@ -63,7 +64,7 @@ def scores(
     places = [(f"city{c:02d}", f"city{c:02d}/s0/v{v}", f"city{c:02d}/s0/v{v}#{i}.0") for c in range(cities)
               for v in range(sources) for i in range(clips)]  # fmt: skip
     rows: list[dict[str, Any]] = []
-    known = {name: METHODS.get(name, (name, "generic", 0.95, 1_000_000)) for name in methods}
+    known = {name: (METHODS | VARIANTS).get(name, (name, "generic", 0.95, 1_000_000)) for name in methods}
 
     def put(backbone: str, method: str, seed: int, diagnostic: str, variant: str, values: np.ndarray) -> None:
         for (city, source, clip), value in zip(places, values.tolist(), strict=True):

@@ -155,6 +155,11 @@ class TestTraining:
         assert "chose lr and branch_rate for each method, from the same values; " in said
         assert "tried no branch_rate, and so had fewer tries" in said
 
+    def test_the_rate_of_branches_is_nothing_to_a_method_that_has_none(self) -> None:
+        branches = {"config": "{lr: 0.1, branch_rate: 4.0}"}
+        assert "Unequal" not in self.of(auto_rgn={"config": "{lr: 0.1, branch_rate: 1.0}"}, factorjepa=branches)
+        assert "lr: 0.2 (Auto-RGN)" in self.of(auto_rgn={"config": "{lr: 0.2, branch_rate: 1.0}"}, factorjepa=branches)
+
     def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
         alone = {"config": "{batch: 8, accumulate: 2, lr: 0.1}", "processes": (1,)}
         many = {"config": "{batch: 2, accumulate: 1, lr: 0.1}", "processes": (8,)}

@@ -90,14 +90,14 @@ ABLATIONS: tuple[Method, ...] = (
     ),
     *(
         method.variant(
-            f"{method.name}_chosen", "blocks by gradient",
+            f"{method.name}_chosen", "chosen blocks",
             "whether it gains on Auto-RGN where the same rule says which blocks train", encoder="chosen",
         )
         for method in (RAW, FACTORJEPA)
     ),
     *(
         method.variant(
-            f"{method.name}_both_chosen", "both injection, blocks by gradient",
+            f"{method.name}_both_chosen", "both, chosen blocks",
             "early injection where Auto-RGN's rule says which blocks train",
             predictor=_options(injection="both"), encoder="chosen",
         )

@@ -62,7 +62,7 @@ def _everything(injection: Literal["late", "both"]) -> Method:
 
 def _chosen(method: Method, name: str, why: str) -> Method:
     return dataclasses.replace(
-        method, name=name, title=f"{method.title}, blocks by gradient", why=why, encoder="chosen"
+        method, name=name, title=f"{method.title}, chosen blocks", why=why, encoder="chosen"
     )
 
 

@@ -48,7 +48,10 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     if not tested:
         others = _others(material, backbone)
         evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
-        return Answer(question, f"It cannot be said. {_why_not(material, backbone, total)}", evidence)
+        why_not = _why_not(material, backbone, total)
+        if variants := _variants(material, backbone):
+            return Answer(question, _by_variants(material, variants), [*evidence, why_not])
+        return Answer(question, f"It cannot be said. {why_not}", evidence)
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
@@ -107,6 +110,24 @@ def _others(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
         if row.a == OURS and row.contrast != "total":
             found.setdefault(material.title_of(row.b), []).append(row)
     return found
+
+
+def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
+    """Where FactorJEPA itself was not evaluated: variants of it over what it would be compared with, by title."""
+    found: dict[str, list[ContrastRow]] = {}
+    if material.absent(backbone, (OURS,)):
+        for row in _tested(material.contrasts(backbone)):
+            if row.b == BASELINE and material.family(row.a) == "ablation":
+                found.setdefault(material.title_of(row.a), []).append(row)
+    return found
+
+
+def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
+    """What all of them say, so that none is picked for what it says."""
+    said = [f"\N{LEFT DOUBLE QUOTATION MARK}{title}\N{RIGHT DOUBLE QUOTATION MARK} is {_decisions(material, rows)}"
+            for title, rows in variants.items()]  # fmt: skip
+    ours, baseline = material.title_of(OURS), material.title_of(BASELINE)
+    return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
 
 
 def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) -> str:
@@ -175,14 +196,21 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
     absent = material.absent(backbone, (OURS, BASELINE))
     why = f"{_not_evaluated(material, absent)}." if absent else _why_not(material, backbone, total)
     short = f"There is no estimate of {material.title_of(OURS)} over {material.title_of(BASELINE)}: {why}"
-    rows = [row for found in _others(material, backbone).values() for row in found]
-    if rows:
-        first = rows[0]
+    variants = _variants(material, backbone)
+    found = {**_others(material, backbone), **variants}
+    rows = [row for its in found.values() for row in its]
+    for first in [its[0] for its in variants.values()] or rows[:1]:
         short += (
-            f" Against {material.title_of(first.b)} (exploratory), {material.name(first.diagnostic)}: "
+            f" {_against(material, first)} (exploratory), {material.name(first.diagnostic)}: "
             f"{change(material, first)}{_judged(first)}."
         )
-    return Answer(question, short, [f"Against {material.title_of(row.b)}, {_amount(material, row)}" for row in rows])
+    return Answer(question, short, [f"{_against(material, row)}, {_amount(material, row)}" for row in rows])
+
+
+def _against(material: Material, row: ContrastRow) -> str:
+    """Which method is meant, where it is not FactorJEPA itself."""
+    other = f"gainst {material.title_of(row.b)}"
+    return f"A{other}" if row.a == OURS else f"{material.title_of(row.a)} a{other}"
 
 
 def _amount(material: Material, row: ContrastRow) -> str:

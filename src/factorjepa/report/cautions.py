@@ -72,7 +72,7 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     by_setting: dict[str, dict[str, list[str]]] = {key: {} for key in PROTOCOL}
     for run in material.scores.runs:
         if run.backbone == backbone and _trains(run):
-            used = settings_of(run) | {"updates": _updates(material, run)}
+            used = _own_settings(run) | {"updates": _updates(material, run)}
             if isinstance(used.get("batch"), int):
                 used[UPDATE] = _clips_per_update(used, run.processes)
             for key in PROTOCOL:
@@ -103,10 +103,17 @@ def differing(material: Material, backbone: str, a: str, b: str) -> str:
     used: dict[str, dict[str, set[str]]] = {a: {}, b: {}}
     for run in material.scores.runs:
         if run.backbone == backbone and run.method in used and _trains(run):
-            for key, value in settings_of(run).items():
+            for key, value in _own_settings(run).items():
                 used[run.method].setdefault(key, set()).add(str(value))
     both = [key for key in PROTOCOL if key in used[a] and key in used[b] and used[a][key] != used[b][key]]
     return ", ".join(f"{key} {'/'.join(sorted(used[b][key]))} to {'/'.join(sorted(used[a][key]))}" for key in both)
+
+
+def _own_settings(run: RunInfo) -> dict[str, object]:
+    """Without settings of what its method does not have."""
+    method = METHODS.get(run.method)
+    idle = set() if method is None or method.reads_states else {"branch_rate"}
+    return {key: value for key, value in settings_of(run).items() if key not in idle}
 
 
 def _tuned(material: Material, backbone: str) -> list[str]:

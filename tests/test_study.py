@@ -38,14 +38,21 @@ def test_every_window_that_training_or_measuring_shows_is_looked_at() -> None:
     assert study("measuring=[replication=1]").looked_at()[1] == ["train", "validation", "test"]
 
 
-def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the_study() -> None:
-    mine, theirs = study(preset="ablations"), study(preset="study")
-    assert {name for name, method in METHODS.items() if method.family == "ablation"} < set(mine.methods)
-    assert {"frozen", "factorjepa_raw", "factorjepa"} < set(mine.methods)
+@pytest.mark.parametrize(
+    ("preset", "place", "own"), [("ablations", "", {"lr"}), ("chosen", "_both_chosen", {"lr", "branch_rate"})]
+)
+def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the_study(
+    preset: str, place: str, own: set[str]
+) -> None:
+    mine, theirs = study(preset=preset), study(preset="study")
+    ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
+    assert {name for name in ablations if name.endswith("_both_chosen") == bool(place)} < set(mine.methods)
+    assert {"frozen", f"factorjepa_raw{place}", f"factorjepa{place}"} < set(mine.methods)
     apart = {"methods", "tuning", "training", "decoder", "decoding", "decoded", "decoded_clips"}
     assert mine.model_dump(exclude=apart) == theirs.model_dump(exclude=apart)
-    assert mine.training["lr"] in theirs.tuning["lr"]  # one of those tried, for all: they are compared with FactorJEPA
-    assert {name: value for name, value in mine.training.items() if name != "lr"} == theirs.training
+    # One of those tried, for all: they are compared with FactorJEPA.
+    assert all(mine.training[name] in theirs.tuning[name] for name in own)
+    assert {name: value for name, value in mine.training.items() if name not in own} == theirs.training
 
 
 def test_both_scales_are_trained_under_one_protocol() -> None:

@@ -186,7 +186,7 @@ class StudySettings(Settings):
 
     def _grid(self, name: str) -> list[dict[str, Any]]:
         """What a method tries: every combination, but for settings of what it does not have."""
-        idle = set() if method_named(name).reads_states else {"branch_rate"}
+        idle = method_named(name).idle_settings
         tuned = {key: values for key, values in self.tuning.items() if key not in idle}
         return [dict(zip(tuned, values, strict=True)) for values in itertools.product(*tuned.values())]
 

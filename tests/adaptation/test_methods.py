@@ -105,7 +105,8 @@ def test_branches_that_read_agents_may_learn_at_a_rate_of_their_own(name: str) -
     predictor = outline(backbone.spec, method)
     set_trainable(backbone.encoder, predictor, method, method.stages[-1], Scope(blocks=1, chosen=(0,)))
     usual, faster = (
-        {row[0]: row[2]["rate"] for row in parameter_roles(backbone.encoder, predictor, rate)} for rate in (1.0, 4.0)
+        {row[0]: row[2]["rate"] for row in parameter_roles(backbone.encoder, predictor, settings.rates)}
+        for settings in (TrainSettings(data="-"), TrainSettings(data="-", branch_rate=4))
     )
     assert usual.keys() == faster.keys()
     changed = {key.split(".")[1] for key in usual if usual[key] != faster[key]}
@@ -113,6 +114,18 @@ def test_branches_that_read_agents_may_learn_at_a_rate_of_their_own(name: str) -
     read = {"factorjepa_both": {"reader", "early", "agents", "interactions"},
             "mono_states_both": {"reader", "early", "late"}, "auto_rgn": set()}  # fmt: skip
     assert changed == read[name]
+    assert METHODS[name].idle_settings == (set() if changed else {"branch_rate", "gate_rate"})
+
+
+def test_gates_and_edges_may_learn_slower_than_what_the_branches_say() -> None:
+    backbone, method = build("nano", **SMALL), METHODS["factorjepa_both"]
+    predictor = outline(backbone.spec, method)
+    set_trainable(backbone.encoder, predictor, method, method.stages[-1], Scope(blocks=1, chosen=(0,)))
+    rates = TrainSettings(data="-", branch_rate=4, gate_rate=0.5).rates
+    found = {row[0]: row[2]["rate"] for row in parameter_roles(backbone.encoder, predictor, rates)}
+    assert {found[f"predictor.{name}.weight"] for name in ("agents.g_V.first", "early.pairs.g_W.last")} == {0.5}
+    assert {found[f"predictor.{name}.weight"] for name in ("agents.g_A.first", "interactions.pairs.g_I.last")} == {4.0}
+    assert METHODS["slots"].idle_settings == set()  # it has branches, and finds its agents itself
 
 
 @pytest.mark.parametrize("arch", PRESET_OF)

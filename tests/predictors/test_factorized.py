@@ -423,6 +423,7 @@ def test_every_parameter_has_a_role() -> None:
     assert roles["g_L.weight"] == roles["heads.P_L.weight"] == "head"
     branches = {key.split(".")[0] for key, role in roles.items() if role == "branch"}
     assert branches == {"reader", "early", "agents", "interactions"}
+    assert {key.split(".")[-3] for key, role in roles.items() if role == "gate"} == {"g_V", "g_W"}
 
 
 def test_a_checkpoint_loads_into_the_bare_structure() -> None:

@@ -61,9 +61,7 @@ def _everything(injection: Literal["late", "both"]) -> Method:
 
 
 def _chosen(method: Method, name: str, why: str) -> Method:
-    return dataclasses.replace(
-        method, name=name, title=f"{method.title}, chosen blocks", why=why, encoder="chosen"
-    )
+    return dataclasses.replace(method, name=name, title=f"{method.title}, chosen blocks", why=why, encoder="chosen")
 
 
 CHOSEN = (
@@ -71,6 +69,15 @@ CHOSEN = (
         _geometry("both"),
         "mono_states_chosen",
         "what object states add to Auto-RGN: its rule says which blocks train, a dense head reads the states",
+    ),
+    _chosen(
+        dataclasses.replace(
+            _geometry("both"),
+            title="Monolithic + agents (both)",
+            predictor=MonolithicOptions(injection="both", interactions="off"),
+        ),
+        "mono_agents_chosen",
+        "what agents without pairs add to Auto-RGN, through a dense head",
     ),
     _chosen(
         _everything("both"),

@@ -80,11 +80,19 @@ class Method:
         return f"{kind} predictor, {blocks[self.encoder]}"
 
     @property
+    def has_branches(self) -> bool:
+        """Whether the predictor reads agents, from object states or by slots."""
+        return isinstance(self.predictor, FactorizedOptions) or self.predictor.injection != "none"
+
+    @property
     def reads_states(self) -> bool:
         """Whether the predictor needs object states (slots find their own)."""
-        return self.predictor.agents == "tracklets" and (
-            isinstance(self.predictor, FactorizedOptions) or self.predictor.injection != "none"
-        )
+        return self.has_branches and self.predictor.agents == "tracklets"
+
+    @property
+    def idle_settings(self) -> frozenset[str]:
+        """Settings of training that change nothing, because the method has nothing to set with them."""
+        return frozenset() if self.has_branches else frozenset(("branch_rate", "gate_rate"))
 
     @property
     def reads_targets(self) -> bool:

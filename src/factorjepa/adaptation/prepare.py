@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -16,6 +18,7 @@ from ..backbones.encoder import Encoder
 from ..backbones.spec import BackboneSpec, resolve
 from ..errors import TrainingError
 from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor, StartTokens
+from ..predictors.interface import Role
 from .adapters import inject
 from .continual import ReleasedPredictor
 from .method import Method, PredictorScope, Stage
@@ -100,15 +103,15 @@ def trainable(*modules: nn.Module) -> int:
 
 
 def parameter_roles(
-    encoder: Encoder, predictor: LatentPredictor, branch_rate: float = 1.0
+    encoder: Encoder, predictor: LatentPredictor, rates: Mapping[Role, float] = MappingProxyType({})
 ) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
     """Every parameter that trains now, with its name in a checkpoint and its rate and decay (Panel C).
 
-    The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once), branches
-    that read object states at `branch_rate` times it; dictionaries and scales do not decay.
+    The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once), other roles
+    at as much of it as `rates` say; dictionaries and scales do not decay.
     """
     rows = [(f"encoder.{name}", p, {"rate": 0.1, "decays": True}) for name, p in encoder.named_parameters()]
-    roles, rates = predictor.roles(), {"dictionary": 0.3, "branch": branch_rate}
+    roles, rates = predictor.roles(), {"dictionary": 0.3, **rates}
     for name, p in predictor.named_parameters():
         rate = rates.get(roles[name], 1.0)
         rows.append((f"predictor.{name}", p, {"rate": rate, "decays": roles[name] not in ("dictionary", "scale")}))

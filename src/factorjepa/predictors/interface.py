@@ -18,9 +18,10 @@ from .geometry import Grid
 from .prediction import PerFactor, Prediction
 from .query import Question
 
-Role = Literal["query", "head", "branch", "dictionary", "scale"]
+Role = Literal["query", "head", "branch", "gate", "dictionary", "scale"]
 
 _BRANCHES = ("reader.", "early.", "late.", "agents.", "interactions.")  # read object states: no pretraining knows them
+_GATES = ("g_V", "g_W")  # of the branches, those that say how much counts, not what
 
 
 class LatentPredictor(nn.Module, ABC):
@@ -87,4 +88,6 @@ def _role(name: str) -> Role:
         return "scale"
     if name.endswith(".directions"):
         return "dictionary"
-    return "branch" if name.startswith(_BRANCHES) else "head"
+    if name.startswith(_BRANCHES):
+        return "gate" if any(part in _GATES for part in name.split(".")) else "branch"
+    return "head"

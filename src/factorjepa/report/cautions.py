@@ -21,7 +21,7 @@ FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 UPDATE = "clips per update"
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
-    "updates", UPDATE, "lr", "branch_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
+    "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
     "size", "frames", "fps", "context", "data", "clips", "weights",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
@@ -112,7 +112,7 @@ def differing(material: Material, backbone: str, a: str, b: str) -> str:
 def _own_settings(run: RunInfo) -> dict[str, object]:
     """Without settings of what its method does not have."""
     method = METHODS.get(run.method)
-    idle = set() if method is None or method.reads_states else {"branch_rate"}
+    idle = method.idle_settings if method is not None else ()
     return {key: value for key, value in settings_of(run).items() if key not in idle}
 
 

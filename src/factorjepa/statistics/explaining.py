@@ -29,7 +29,10 @@ _SHUFFLED = Step("targets of this clip instead of another's", "factorjepa", "shu
 _MISALIGNED = Step("targets of this moment instead of another", "factorjepa", "misaligned_targets")
 _GATE = Step("the visibility gate", "factorjepa", "no_visibility_path")
 _INTERACTIONS = Step("the interaction channel", "factorjepa", "no_interaction_path")
+_RAW_INTERACTIONS = Step("the interaction channel, RAW", "factorjepa_raw", "raw_no_interaction_path")
 _MOTION = Step("pairs that move agents", "pair_motion", "factorjepa")
+_TARGETS = Step("targets, given states and channels", "no_curriculum", "factorjepa_raw")
+_TARGETS_VIEWED = Step("targets, given stages and views", "factorjepa", "factorjepa_raw_views")
 _VIEWS = Step("stages and factor views, without targets", "factorjepa_raw_views", "factorjepa_raw")
 _CURRICULUM = Step("stages and factor views, with targets", "factorjepa", "no_curriculum")
 _BOTH = Step("early injection as well", "factorjepa_both", "factorjepa")
@@ -40,21 +43,32 @@ _BOTH_CHOSEN = Step(
 )
 _RAW_BOTH = Step("early injection as well, RAW", "factorjepa_raw_both", "factorjepa_raw")
 
+
+def _both_chosen(step: Step) -> Step:
+    """The same between methods with states early and late and Auto-RGN's blocks."""
+    return Step(f"{step.title}; early and late, Auto-RGN's blocks", f"{step.a}_both_chosen", f"{step.b}_both_chosen")
+
+
+_ONE_CHANGE = (
+    _TARGETS, _VIEWS, _CURRICULUM, _TARGETS_VIEWED, _SHUFFLED, _MISALIGNED, _INTERACTIONS, _RAW_INTERACTIONS, _MOTION,
+)  # fmt: skip
+
 STEPS = (
     Step("training predictor and top blocks", "mono_top", "frozen"),
     Step("other blocks instead of the top ones", "auto_rgn", "mono_top"),
     Step("object states, through a dense head", "mono_states_late", "mono_top"),
     Step("factorization, given states", "factorjepa_raw", "mono_states_late"),
     Step("states and factorization together", "factorjepa_raw", "mono_top"),
-    Step("targets, given states and channels", "no_curriculum", "factorjepa_raw"),
+    _TARGETS,
     _VIEWS,
     _CURRICULUM,
-    Step("targets, given stages and views", "factorjepa", "factorjepa_raw_views"),
+    _TARGETS_VIEWED,
     Step("factorization, given states, targets and stages", "factorjepa", "mono_matched_late"),
     _SHUFFLED,
     _MISALIGNED,
     _GATE,
     _INTERACTIONS,
+    _RAW_INTERACTIONS,
     _MOTION,
     Step("early injection instead of late, dense head", "mono_states_early", "mono_states_late"),
     Step("early injection as well, dense head", "mono_states_both", "mono_states_late"),
@@ -79,6 +93,13 @@ STEPS = (
     ),
     Step("everything, Auto-RGN's blocks", "factorjepa_chosen", "auto_rgn"),
     Step("everything, states early and late, Auto-RGN's blocks", "factorjepa_both_chosen", "auto_rgn"),
+    Step("pairs, through a dense head, Auto-RGN's blocks", "mono_states_chosen", "mono_agents_chosen"),
+    Step(
+        "factorization, given agents and no pairs, Auto-RGN's blocks",
+        "raw_no_interaction_path_both_chosen",
+        "mono_agents_chosen",
+    ),
+    *map(_both_chosen, _ONE_CHANGE),
 )
 
 _TERMS = ("factor", "visibility", "separation", "sparsity")
@@ -87,6 +108,7 @@ PARTS = (
     *(Step(f"the {term} loss", "factorjepa", f"no_{term}_loss") for term in (*_TERMS, "nonlinear")),
     _GATE,
     _INTERACTIONS,
+    _RAW_INTERACTIONS,
     Step("reliability weights", "factorjepa", "no_reliability"),
     _CURRICULUM,
     _SHUFFLED,
@@ -110,6 +132,7 @@ PARTS = (
     _RAW_CHOSEN,
     _BOTH_CHOSEN,
     Step("early injection as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_chosen"),
+    *map(_both_chosen, _ONE_CHANGE),
 )
 """Every ablation of the registry. What was taken out: FactorJEPA over the rest. What was changed: it over the whole."""
 

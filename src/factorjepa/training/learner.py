@@ -6,6 +6,8 @@ Shapes: B clips, T frames, c context tokens, t target tokens, D width, L levels.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -21,6 +23,7 @@ from ..backbones.momentum import MomentumEncoder
 from ..errors import TrainingError
 from ..objective import normalised_targets
 from ..predictors import Prediction, StartTokens
+from ..predictors.interface import Role
 from ..teacher.states import ObjectStates
 from .optimiser import adamw
 from .trunk import TrunkStates, lowest_trained
@@ -142,10 +145,13 @@ class Learner(nn.Module):
             self._splits[key] = FutureSplit(*(index.to(video.device) for index in split))
         return self._splits[key]
 
-    def optimiser(self, lr: float, weight_decay: float, branch_rate: float = 1.0) -> torch.optim.AdamW:
-        """AdamW over everything that trains at some stage, so that its state survives from stage to stage."""
+    def optimiser(self, lr: float, weight_decay: float, rates: Mapping[Role, float] | None = None) -> torch.optim.AdamW:
+        """AdamW over everything that trains at some stage, so that its state survives from stage to stage.
+
+        `rates` are those of roles, over `lr`.
+        """
         groups: dict[tuple[float, bool], list[Tensor]] = {}
-        for _, parameter, role in self._ever_trainable(branch_rate):
+        for _, parameter, role in self._ever_trainable(rates or {}):
             decays = role["decays"] and sum(size > 1 for size in parameter.shape) >= 2
             groups.setdefault((role["rate"], decays), []).append(parameter)
         return adamw(
@@ -178,12 +184,14 @@ class Learner(nn.Module):
     def load_state(self, state: dict[str, Any]) -> None:
         self.target.load_owned_state(state["target"])
 
-    def _ever_trainable(self, branch_rate: float = 1.0) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
+    def _ever_trainable(
+        self, rates: Mapping[Role, float] = MappingProxyType({})
+    ) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
         """Union over the stages, in a fixed order."""
         current = self._stage
         seen: dict[str, tuple[str, nn.Parameter, dict[str, Any]]] = {}
         for stage in self.method.stages:
             set_trainable(self.encoder, self.predictor, self.method, stage, self.scope)
-            seen |= {row[0]: row for row in parameter_roles(self.encoder, self.predictor, branch_rate)}
+            seen |= {row[0]: row for row in parameter_roles(self.encoder, self.predictor, rates)}
         set_trainable(self.encoder, self.predictor, self.method, self.method.stages[current or 0], self.scope)
         return [seen[name] for name in sorted(seen)]

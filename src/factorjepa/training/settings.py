@@ -16,6 +16,7 @@ from ..corpus.windows import WindowSpec
 from ..errors import TrainingError
 from ..objective import LossWeights
 from ..predictors import FactorizedOptions, MonolithicOptions
+from ..predictors.interface import Role
 from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
@@ -51,6 +52,7 @@ class TrainSettings(Settings):
     accumulate: int = Field(default=1, ge=1)  # passes per update
     lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
     branch_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # of branches that read agents, over lr
+    gate_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # of gates and edges (None: branch_rate)
     final_lr: float = Field(default=1e-6, ge=0)
     warmup: int = Field(default=1000, ge=0)
     weight_decay: float = Field(default=0.04, ge=0)
@@ -86,6 +88,12 @@ class TrainSettings(Settings):
     @property
     def window(self) -> WindowSpec:
         return WindowSpec(frames=self.frames, fps=self.fps, size=self.size)
+
+    @property
+    def rates(self) -> dict[Role, float]:
+        """Of the predictor's parameters, by role, over `lr`."""
+        gates = self.branch_rate if self.gate_rate is None else self.gate_rate
+        return {"branch": self.branch_rate, "gate": gates}
 
     @property
     def scope(self) -> Scope:

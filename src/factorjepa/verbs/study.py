@@ -32,7 +32,7 @@ def study(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Settings as key=value, e.g. clips=400 training.updates=500")
     ] = None,
-    preset: Annotated[str, typer.Option(help="study, ablations, demo, or the path of a YAML file.")] = "study",
+    preset: Annotated[str, typer.Option(help="study, ablations, chosen, demo, or the path of a YAML file.")] = "study",
     until: Annotated[str, typer.Option(help="The last stage: simulate, targets, train, evaluate, …")] = "report",
 ) -> None:
     """Compare methods from nothing: simulate, targets, train all methods with all seeds, evaluate, compare, report.

@@ -276,14 +276,6 @@ class TestHostile:
         assert "No decision says" not in page.text
         assert "Read this first" in page.text
 
-    def test_a_variant_answers_where_factorjepa_itself_is_missing(self, tmp_path: Path) -> None:
-        names = ("frozen", "auto_rgn", "factorjepa_both_chosen")
-        page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=3.0))
-        assert "FactorJEPA itself was not evaluated. Variants of it over Auto-RGN, exploratory" in page.text
-        assert "\u201cFactorJEPA, both, chosen blocks\u201d is better on Future-frame L1" in page.text
-        assert "FactorJEPA, both, chosen blocks against Auto-RGN (exploratory), Future-frame L1" in page.text
-        assert "cannot be said" not in page.text
-
     def test_hundreds_of_methods_leave_a_page_that_can_be_read(self, tmp_path: Path) -> None:
         names = (*synthetic.METHODS, *(f"method_{k}" for k in range(60)))
         page = made(

@@ -104,6 +104,15 @@ class TestTooFewCities:
         assert any(row["p"] for row in rows)
 
 
+def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) -> None:
+    names = ("frozen", "auto_rgn", "factorjepa_both_chosen")
+    page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=3.0))
+    assert "FactorJEPA itself was not evaluated. Variants of it over Auto-RGN, exploratory" in page.text
+    assert "\u201cFactorJEPA, both, chosen blocks\u201d is better on Future-frame L1" in page.text
+    assert "FactorJEPA, both, chosen blocks against Auto-RGN (exploratory), Future-frame L1" in page.text
+    assert "cannot be said" not in page.text
+
+
 class TestTraining:
     """Cautions are about the updates made and the settings used, not about the checkpoint that was chosen."""
 

@@ -56,7 +56,7 @@ class Attention(nn.Module):
 
 def can_fuse(x: Tensor) -> bool:
     """Whether our own kernels are for `x`: on a GPU, with Triton, and where no compiler fuses what is written."""
-    return x.is_cuda and x.dtype in _FUSED and _triton() and not torch.compiler.is_compiling()
+    return x.is_cuda and x.numel() > 0 and x.dtype in _FUSED and _triton() and not torch.compiler.is_compiling()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from factorjepa.adaptation import METHODS, Stage, method_named
 from factorjepa.adaptation.adapters import inject
 from factorjepa.adaptation.autorgn import choose_blocks, relative_gradient_norms
-from factorjepa.adaptation.budget import TOLERANCE, budgets, matching_rank
+from factorjepa.adaptation.budget import TOLERANCE, budgets, levelled, matching_rank
 from factorjepa.adaptation.factor import DI_PLUS, FACTORJEPA
 from factorjepa.adaptation.prepare import Scope, count_trainable, outline, parameter_roles, set_trainable
 from factorjepa.adaptation.wise import interpolate
@@ -131,19 +131,28 @@ def test_gates_and_edges_may_learn_slower_than_what_the_branches_say() -> None:
 @pytest.mark.parametrize("arch", PRESET_OF)
 def test_matched_methods_lie_within_the_budget(arch: str) -> None:
     scope = resolve(TrainSettings, PRESET_OF[arch], data="-").scope
-    matched = [method for method in METHODS.values() if method.matched]
-    for row in budgets(arch, scope, matched, count_trainable(arch, METHODS["factorjepa"], scope)):
+    for method in (method for method in METHODS.values() if method.matched):
+        (row,) = budgets(arch, scope, [method], count_trainable(arch, METHODS[method.level_with], scope))
         assert abs(row.deviation) <= TOLERANCE, f"{row.method.name}: {row.deviation:+.1%}, {row.advice}"
 
 
 @pytest.mark.parametrize("arch", PRESET_OF)
 def test_matched_methods_lie_within_the_budget_of_their_preset(arch: str) -> None:
     settings = resolve(TrainSettings, PRESET_OF[arch], data="-")
-    matched = [settings.of_method(name).resolved_method() for name, method in METHODS.items() if method.matched]
-    outside = [
-        row.method.name for row in budgets(arch, settings.scope, matched, settings.budget(arch)) if not row.within
-    ]
-    assert not outside
+    matched = [settings.of_method(name) for name, method in METHODS.items() if method.matched]
+    rows = [row for own in matched for row in budgets(arch, own.scope, [own.resolved_method()], own.budget(arch))]
+    assert not [row.method.name for row in rows if not row.within]
+
+
+@pytest.mark.parametrize(
+    "name", ["mono_states_chosen", "mono_matched_chosen", "mono_agents_chosen", "mono_states_both"]
+)
+def test_a_control_has_the_parameters_of_the_factorjepa_beside_it(name: str) -> None:
+    settings = resolve(TrainSettings, "nano", data="-", method=name)
+    beside = settings.of_method(METHODS[name].level_with)
+    assert settings.budget("nano") == count_trainable("nano", beside.resolved_method(), beside.scope)
+    own = levelled("nano", settings.resolved_method(), settings.scope, settings.budget("nano")).predictor
+    assert own.hidden >= METHODS["factorjepa_both"].predictor.hidden  # its branches are no narrower
 
 
 def test_a_method_outside_the_budget_names_the_rank_to_change() -> None:

@@ -65,6 +65,17 @@ def test_a_slice_of_a_longer_table_serves_a_shorter_clip(monkeypatch: pytest.Mon
         torch.testing.assert_close(ours, reference, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(2, 9, 32), (2, 18, 16), (2, 2, 18, 32), (18, 32)])
+def test_a_table_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
+    from factorjepa.backbones.turning import turned
+
+    qkv, _ = case(3, 2, 32, own=False)
+    with pytest.raises(ValueError, match="does not turn"):
+        turned(qkv, torch.zeros(shape, device=device))
+    with pytest.raises(ValueError, match="does not turn"):  # partners lie beside each other
+        turned(torch.zeros(1, 4, 3, 2, 5, device=device), torch.zeros(2, 4, 5, device=device))
+
+
 @pytest.mark.skipif(device == "cpu", reason="needs a CUDA device")
 def test_attention_on_a_gpu_uses_it_and_answers_alike_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     _, table = case(3, 3, 32, own=False)

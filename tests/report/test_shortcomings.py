@@ -111,6 +111,16 @@ def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) ->
     assert "\u201cFactorJEPA, both, chosen blocks\u201d is better on Future-frame L1" in page.text
     assert "FactorJEPA, both, chosen blocks against Auto-RGN (exploratory), Future-frame L1" in page.text
     assert "cannot be said" not in page.text
+    assert "No control was evaluated, so a gain may come from the inputs" in page.text
+
+
+def test_a_variant_s_failures_are_told_like_its_gains(tmp_path: Path) -> None:
+    names = ("frozen", "auto_rgn", "factorjepa_raw", "mono_states_both", "factorjepa_both_chosen")
+    page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=-3.0))
+    assert "A variant is worse than another method on Future-frame L1" in page.text
+    assert "Future-frame L1 (\u201cFactorJEPA, both, chosen blocks\u201d): worse than " in page.text
+    assert "nothing about FactorJEPA could be tested" not in page.text
+    assert "Attribution, the factorized predictor without factor targets (FactorJEPA-RAW over Auto-RGN)" in page.text
 
 
 class TestTraining:
@@ -167,7 +177,14 @@ class TestTraining:
     def test_the_rate_of_branches_is_nothing_to_a_method_that_has_none(self) -> None:
         branches = {"config": "{lr: 0.1, branch_rate: 4.0}"}
         assert "Unequal" not in self.of(auto_rgn={"config": "{lr: 0.1, branch_rate: 1.0}"}, factorjepa=branches)
+        assert "Unequal" not in self.of(factorjepa={"config": "{lr: 0.1, branch_rate: 4.0, gate_rate: 4.0}"}, **{
+            "wise_0.5": {}, "auto_rgn": branches})  # fmt: skip
         assert "lr: 0.2 (Auto-RGN)" in self.of(auto_rgn={"config": "{lr: 0.2, branch_rate: 1.0}"}, factorjepa=branches)
+
+    def test_methods_that_are_compared_and_differ_in_size_are_named(self) -> None:
+        said = self.of(auto_rgn={"trainable": 2_670_000}, factorjepa={"trainable": 2_930_000})
+        assert "Unequal size: trainable parameters are 2.67 M (Auto-RGN), 2.93 M (FactorJEPA)." in said
+        assert "Unequal size" not in self.of(auto_rgn={"trainable": 2_670_000}, factorjepa={"trainable": 2_700_000})
 
     def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
         alone = {"config": "{batch: 8, accumulate: 2, lr: 0.1}", "processes": (1,)}

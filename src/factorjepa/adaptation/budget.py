@@ -1,4 +1,4 @@
-"""Trainable parameters, counted: matched methods must lie within 5 % of FactorJEPA's number."""
+"""Trainable parameters, counted: matched methods must lie within 5 % of those of FactorJEPA beside them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Budget:
 
     method: Method
     trainable: int
-    budget: int  # FactorJEPA's count
+    budget: int  # the count of the FactorJEPA beside it
     advice: str = ""  # what to change where a matched method lies outside
 
     @property

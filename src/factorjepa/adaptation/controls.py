@@ -29,6 +29,8 @@ SUPERVISED = Method(
     matched=True,
 )
 
+# A control has as many parameters as the form of FactorJEPA that it stands beside.
+_BESIDE = {"late": "factorjepa", "early": "factorjepa_early", "both": "factorjepa_both"}
 _WORDS: dict[str, str] = {
     "late": "after the transformer, as the paper's branches",
     "early": "into the target queries",
@@ -44,6 +46,7 @@ def _geometry(injection: Literal["late", "early", "both"]) -> Method:
         why=f"the same object states, geometry and pairs {_WORDS[injection]}, through one dense head",
         predictor=MonolithicOptions(injection=injection),
         matched=True,
+        level_with=_BESIDE[injection],
     )
 
 
@@ -57,6 +60,7 @@ def _everything(injection: Literal["late", "both"]) -> Method:
         losses=LossWeights(separation=0.0),  # without channels to set apart
         stages=CURRICULUM,
         matched=True,
+        level_with=_BESIDE[injection],
     )
 
 
@@ -75,6 +79,7 @@ CHOSEN = (
             _geometry("both"),
             title="Monolithic + agents (both)",
             predictor=MonolithicOptions(injection="both", interactions="off"),
+            level_with="raw_no_interaction_path_both_chosen",
         ),
         "mono_agents_chosen",
         "what agents without pairs add to Auto-RGN, through a dense head",

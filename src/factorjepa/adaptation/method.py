@@ -58,6 +58,7 @@ class Method:
     edits: float = 0.0  # weight of the L1 on the predicted change under train-time region edits
     interpolation: float | None = None  # WiSE-FT: share of the adapted encoder
     matched: bool = False  # its trainable parameters must lie within the budget's tolerance
+    level_with: str = "factorjepa"  # the method whose trainable parameters are that budget
 
     def __post_init__(self) -> None:
         shares = sum(stage.share for stage in self.stages)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
 import math
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import cast
@@ -18,6 +20,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .rope import rotate
+
+log = logging.getLogger(__name__)
 
 NORM_EPS = 1e-6
 _FUSED = (torch.bfloat16, torch.float16, torch.float32)
@@ -55,13 +59,26 @@ class Attention(nn.Module):
 
 
 def can_fuse(x: Tensor) -> bool:
-    """Whether our own kernels are for `x`: on a GPU, with Triton, and where no compiler fuses what is written."""
-    return x.is_cuda and x.numel() > 0 and x.dtype in _FUSED and _triton() and not torch.compiler.is_compiling()
+    """Whether our own kernels are for `x`: on a GPU where Triton works, and where no compiler fuses what is written."""
+    if torch.compiler.is_compiling():
+        return False
+    return x.is_cuda and x.numel() > 0 and x.dtype in _FUSED and _triton_works(x.device)
 
 
 @functools.cache
-def _triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+def _triton_works(device: torch.device) -> bool:
+    """Tried once: Triton may lack a compiler, or not know the GPU. `FACTORJEPA_FUSED=0` leaves our kernels out."""
+    if os.environ.get("FACTORJEPA_FUSED") == "0" or importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        from .turning import turned
+
+        with torch.inference_mode(False), torch.no_grad():
+            turned(torch.zeros(1, 1, 3, 1, 2, device=device), torch.zeros(2, 1, 2, device=device))
+    except Exception as error:  # whatever a compiler's tool chain may say
+        log.warning("Triton does not work here, plain PyTorch turns queries and keys: %s", error)
+        return False
+    return True
 
 
 class Mlp(nn.Module):

@@ -15,12 +15,16 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _TILE = 2048  # numbers that a program handles at once
 
 
 def turned(qkv_BN3HE: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q and k turned by the table `[2, N, E]` or `[2, B, N, E]` (`rope.rotate`), and v: `[B, N, H, E]` each."""
+    batch, tokens, _, _, width = qkv_BN3HE.shape
+    if width % 2 or tuple(rotary.shape) not in ((2, tokens, width), (2, 1, tokens, width), (2, batch, tokens, width)):
+        raise ValueError(f"a table of {tuple(rotary.shape)} does not turn {tuple(qkv_BN3HE.shape)}")
     q, k, v = _Turned.apply(qkv_BN3HE, rotary)
     return q, k, v
 
@@ -41,6 +45,7 @@ class _Turned(torch.autograd.Function):
         return q, k, v
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (rotary,) = ctx.saved_tensors
         q, k, v = (part if part.stride(-1) == 1 else part.contiguous() for part in gradients)

@@ -48,21 +48,15 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     if not tested:
         others = _others(material, backbone)
         evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
+        evidence = [*_attribution(material, backbone), *evidence]
         why_not = _why_not(material, backbone, total)
         if variants := _variants(material, backbone):
+            evidence += _beside_controls(material, backbone, variants)
             return Answer(question, _by_variants(material, variants), [*evidence, why_not])
         return Answer(question, f"It cannot be said. {why_not}", evidence)
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
-    evidence = [f"Over {baseline}: {_decisions(material, tested)}."]
-    for contrast, meaning in (
-        ("pkg", "the factorized predictor without factor targets"),
-        ("sup|pkg", "factor targets on top of it"),
-    ):
-        rows = _tested(material.contrasts(backbone, contrast))
-        if rows:
-            over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
-            evidence.append(f"Attribution, {meaning} ({over}): {_decisions(material, rows)}.")
+    evidence = [f"Over {baseline}: {_decisions(material, tested)}.", *_attribution(material, backbone)]
     controls = _controls(material, backbone)
     evidence += [f"Control, exploratory: over {name}, {_decisions(material, rows)}." for name, rows in controls.items()]
     everything = len(said[BETTER]) == len(total)
@@ -82,6 +76,20 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     if said[BETTER]:
         short += _credit({row.diagnostic for row in tested if row.decision == BETTER and row.stable}, controls)
     return Answer(question, short, evidence)
+
+
+def _attribution(material: Material, backbone: str) -> list[str]:
+    """The prespecified contrasts between the parts, those that were tested."""
+    said = []
+    for contrast, meaning in (
+        ("pkg", "the factorized predictor without factor targets"),
+        ("sup|pkg", "factor targets on top of it"),
+    ):
+        rows = _tested(material.contrasts(backbone, contrast))
+        if rows:
+            over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
+            said.append(f"Attribution, {meaning} ({over}): {_decisions(material, rows)}.")
+    return said
 
 
 def _held_back(material: Material, rows: Sequence[ContrastRow]) -> str:
@@ -124,10 +132,24 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
     """What all of them say, so that none is picked for what it says."""
-    said = [f"\N{LEFT DOUBLE QUOTATION MARK}{title}\N{RIGHT DOUBLE QUOTATION MARK} is {_decisions(material, rows)}"
-            for title, rows in variants.items()]  # fmt: skip
+    said = [f"{_quoted(title)} is {_decisions(material, rows)}" for title, rows in variants.items()]
     ours, baseline = material.title_of(OURS), material.title_of(BASELINE)
     return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
+
+
+def _beside_controls(material: Material, backbone: str, variants: dict[str, list[ContrastRow]]) -> list[str]:
+    """Whether what a variant gains may be put down to the factorization: what its controls say."""
+    names = {rows[0].a for rows in variants.values()}
+    found: dict[tuple[str, str], list[ContrastRow]] = {}
+    for row in _tested(material.contrasts(backbone)):
+        if row.a in names and material.family(row.b) == "control":
+            found.setdefault((row.a, row.b), []).append(row)
+    if not found:
+        return ["No control was evaluated, so a gain may come from the inputs rather than from the factorization."]
+    return [
+        f"Control, exploratory: {material.title_of(a)} over {material.title_of(b)}, {_decisions(material, rows)}."
+        for (a, b), rows in found.items()
+    ]
 
 
 def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) -> str:
@@ -321,7 +343,10 @@ def _replicates(material: Material) -> str:
 
 def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Where does it fail?"
-    ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a == OURS]
+    variants = _variants(material, backbone)
+    asked = {rows[0].a for rows in variants.values()} or {OURS}
+    total = [row for rows in variants.values() for row in rows] or total
+    ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a in asked]
     if all(row.decision.startswith(UNTESTABLE) for row in ours):
         few = f" {_too_few(ours)}." if any(row.cities for row in ours) else ""
         return Answer(question, f"It is not known: nothing about FactorJEPA could be tested.{few}", [])
@@ -330,21 +355,21 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
             doubts = [*([] if row.family == "primary" else ["exploratory"]), *([] if row.stable else ["unstable"])]
             said = material.title_of(row.b) + (f" ({', '.join(doubts)})" if doubts else "")
-            worse.setdefault(material.name(row.diagnostic), []).append(said)
+            worse.setdefault(_named(material, row), []).append(said)
     evidence = [
         f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()
     ]
-    open_ = [material.name(row.diagnostic) for row in total if row.decision == NOT_SEPARATED]
-    if open_:
-        evidence.append(f"Not separated from {material.title_of(total[0].b)}: {listed(open_)}.")
-    unresolved = [material.name(row.diagnostic) for row in total if row.decision.startswith(NOT_RESOLVED)]
-    if unresolved:
-        evidence.append(f"Not resolved against {material.title_of(total[0].b)}: {listed(unresolved)}.")
+    open_ = [row for row in total if row.decision == NOT_SEPARATED]
+    unresolved = [row for row in total if row.decision.startswith(NOT_RESOLVED)]
+    for what, rows in (("Not separated from", open_), ("Not resolved against", unresolved)):
+        if rows:
+            names = listed([_named(material, row) for row in rows])
+            evidence.append(f"{what} {material.title_of(total[0].b)}: {names}.")
     turned = _turned(material, backbone, total)
     evidence += turned
     unsolved = [
         row for row in material.rows(backbone, "intervention_l1", headline=False)
-        if row.method == OURS and row.variant == "counterfactual" and row.mean >= _NO_CHANGE
+        if row.method in asked and row.variant == "counterfactual" and row.mean >= _NO_CHANGE
     ]  # fmt: skip
     evidence += [
         f"An agent truly removed: the error is {estimate(one.mean, one.low, one.high)} of the true change; predicting "
@@ -352,20 +377,37 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
         "change at all would score 1."
         for one in unsolved
     ]
+    lost = [row for row in ours if row.decision == WORSE and _named(material, row) in worse]
+    subject = "A variant is worse" if variants else "Worse"
     short = (
-        [f"Worse than another method on {listed(list(worse))}."]
-        if worse
+        [f"{subject} than another method on {_diagnostics(material, lost)}."]
+        if lost
         else ["No decision says that it is worse than another method."]
     )
     if open_:
-        short.append(f"Not separated on {listed(open_)}.")
+        short.append(f"Not separated on {_diagnostics(material, open_)}.")
     if unresolved:
-        short.append(f"Not resolved on {listed(unresolved)}.")
+        short.append(f"Not resolved on {_diagnostics(material, unresolved)}.")
     if turned:
         short.append(turned[0].split(":", 1)[0] + ".")
     if unsolved:
         short.append("The future without an agent is unsolved.")
     return Answer(question, " ".join(short), evidence)
+
+
+def _diagnostics(material: Material, rows: Sequence[ContrastRow]) -> str:
+    """Each once."""
+    return listed(list(dict.fromkeys(material.name(row.diagnostic) for row in rows)))
+
+
+def _named(material: Material, row: ContrastRow) -> str:
+    """A diagnostic, and whose it is where it is a variant's."""
+    name = material.name(row.diagnostic)
+    return name if row.a == OURS else f"{name} ({_quoted(material.title_of(row.a))})"
+
+
+def _quoted(title: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{title}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> list[str]:
@@ -379,7 +421,7 @@ def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> 
         if against:
             shown = listed(against[:6]) + (" and others" if len(against) > 6 else "")
             where = (
-                f"In {len(against)} of {counted(len(effects), 'city', 'cities')} {material.name(row.diagnostic)} "
+                f"In {len(against)} of {counted(len(effects), 'city', 'cities')} {_named(material, row)} "
                 "points the other way"
             )
             said.append(f"{where}: {shown} (descriptive).")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..adaptation import METHODS
+from ..adaptation.budget import TOLERANCE
 from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
 from ..statistics.deciding import about_seeds, most_freedom
@@ -13,7 +14,7 @@ from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
 from ..training.tuning import FROM_FILE
 from ..words import counted, listed
-from .material import Material
+from .material import BASELINE, Material
 from .numbers import number
 from .provenance import settings_of
 
@@ -95,7 +96,24 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     )
     if differences:
         said.append(f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}.")
-    return said
+    return said + _unequal_size(material, backbone, where)
+
+
+def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:
+    """Where methods that ought to be level train more parameters than others: those of ours, controls, the baseline."""
+    sizes = {
+        run.title: run.trainable
+        for run in material.scores.runs
+        if run.backbone == backbone and _trains(run)
+        and (run.family in ("control", "factorized", "ablation") or run.method == BASELINE)
+    }  # fmt: skip
+    if not sizes or max(sizes.values()) <= (1 + TOLERANCE) * min(sizes.values()):
+        return []
+    by_size: dict[str, list[str]] = {}
+    for title, size in sorted(sizes.items(), key=lambda one: one[1]):
+        by_size.setdefault(f"{size / 1e6:.2f} M", []).append(title)
+    named = ", ".join(f"{size} ({_few(titles)})" for size, titles in by_size.items())
+    return [f"Unequal size{where}: trainable parameters are {named}."]
 
 
 def differing(material: Material, backbone: str, a: str, b: str) -> str:
@@ -113,7 +131,10 @@ def _own_settings(run: RunInfo) -> dict[str, object]:
     """Without settings of what its method does not have."""
     method = METHODS.get(run.method)
     idle = method.idle_settings if method is not None else ()
-    return {key: value for key, value in settings_of(run).items() if key not in idle}
+    used = settings_of(run)
+    if used.get("gate_rate") is None and "branch_rate" in used:
+        used = used | {"gate_rate": used["branch_rate"]}
+    return {key: value for key, value in used.items() if key not in idle}
 
 
 def _tuned(material: Material, backbone: str) -> list[str]:

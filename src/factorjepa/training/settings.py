@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..adaptation import Method, method_named
-from ..adaptation.factor import FACTORJEPA
 from ..adaptation.prepare import Scope, count_trainable
 from ..backbones.spec import BackboneSpec
 from ..config import Settings
@@ -100,8 +99,9 @@ class TrainSettings(Settings):
         return Scope(self.trainable_blocks, (), self.lora_rank, self.lora_alpha, self.lora_dropout)
 
     def budget(self, spec: str | BackboneSpec) -> int:
-        """What FactorJEPA trains under these settings: matched methods are brought level with it."""
-        return count_trainable(spec, self.of_method(FACTORJEPA.name).resolved_method(), self.scope)
+        """What FactorJEPA, in the form that this method stands beside, trains under these settings."""
+        beside = self.of_method(method_named(self.method).level_with).resolved_method()
+        return count_trainable(spec, beside, self.scope)
 
     def of_method(self, name: str) -> TrainSettings:
         return self.model_copy(update={"method": name})

@@ -164,14 +164,15 @@ def budget(
     from ..training.settings import PRESET_OF, TrainSettings
 
     settings = resolve(TrainSettings, preset or PRESET_OF.get(arch, "nano"), data="-", arch=arch)
-    methods = [settings.of_method(name).resolved_method() for name in METHODS]
-    rows = budgets(arch, settings.scope, methods, settings.budget(arch))
+    own = [settings.of_method(name) for name in METHODS]
+    rows = [row for one in own for row in budgets(arch, one.scope, [one.resolved_method()], one.budget(arch))]
     table = Table(box=box.SIMPLE, pad_edge=False, title=f"{arch}: trainable parameters, millions", title_justify="left")
     for heading in ("method", "counted", "of FactorJEPA's", "paper", ""):
         table.add_column(heading, justify="right" if heading not in ("method", "") else "left")
     for row in rows:
         paper = PAPER.get(arch, {}).get(row.method.name)
-        share = f"{row.deviation:+.1%}" if row.method.matched else ""
+        compared = row.method.matched or row.method.family == "ablation"
+        share = f"{row.deviation:+.1%}" if compared else ""
         table.add_row(
             row.method.name, f"{row.trainable / 1e6:.2f}", share, f"{paper:g}" if paper else "",
             "" if row.within else f"[red]outside 5 %: {row.advice}[/]",

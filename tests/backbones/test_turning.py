@@ -1,4 +1,7 @@
-"""Our kernel for queries and keys against the plain rotation: on a GPU, or interpreted where there is only Triton."""
+"""Our kernel for queries and keys against the plain rotation: on a GPU, or interpreted where there is only Triton.
+
+Triton is no development dependency: a gigabyte, for one kernel. `pip install triton; TRITON_INTERPRET=1 pytest …`
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from factorjepa.backbones.rope import rotary_table
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 device = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton"),
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton (with TRITON_INTERPRET=1, no GPU)"),
     pytest.mark.skipif(device == "cpu" and not interpreted, reason="needs a CUDA device, or TRITON_INTERPRET=1"),
 ]
 

@@ -19,7 +19,9 @@ from factorjepa.backbones.rope import rotary_table
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 device = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton (with TRITON_INTERPRET=1, no GPU)"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None, reason="needs Triton (with TRITON_INTERPRET=1, no GPU)"
+    ),
     pytest.mark.skipif(device == "cpu" and not interpreted, reason="needs a CUDA device, or TRITON_INTERPRET=1"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ import torch
 from torch import Tensor
 
 from factorjepa.errors import TrainingError
-from factorjepa.predictors import FactorizedOptions, FactorizedPredictor, PerFactor, StartTokens, dictionaries_from
+from factorjepa.predictors import (
+    FactorizedOptions,
+    FactorizedPredictor,
+    MonolithicPredictor,
+    PerFactor,
+    StartTokens,
+    dictionaries_from,
+)
 
 from .scenes import SMALL, TINY, agents, context, factorized, monolithic, pretrained, start_tokens, target_tokens
 
@@ -186,3 +194,18 @@ def test_vitals_tell_living_gates_and_edges_from_dead_ones() -> None:
     assert float(dead["gate_max"]) < 1e-6
     assert float(alive["edge_max"]) > 0.02
     assert float(alive["share_layout"]) == pytest.approx(1.0)
+    assert not any(name.startswith("early") for name in alive)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [factorized, monolithic])
+def test_vitals_tell_of_early_injection_too(make: Callable[..., FactorizedPredictor | MonolithicPredictor]) -> None:
+    model = make(injection="both")
+    alive = model(*context(), agents()).vitals()
+    assert float(alive["early_gate_max"]) > 0.3
+    assert float(alive["early_edge_max"]) > 0.02
+    assert model.early is not None
+    assert model.early.pairs is not None
+    model.early.pairs.g_W.last.bias.fill_(-30)
+    dead = model(*context(), agents()).vitals()
+    assert float(dead["early_edge_max"]) < 1e-6 < float(dead["edge_max"])

@@ -17,7 +17,7 @@ from ..seeding import seed_of
 from .agents import AgentReader
 from .branches import GatedAgents, SparseInteractions, zero
 from .dictionaries import Dictionary, StartTokens, dictionaries_from, folded
-from .injection import Injection
+from .injection import Injected, Injection
 from .interface import FactorHeads, LatentPredictor
 from .options import FactorizedOptions
 from .precision import full
@@ -101,9 +101,14 @@ class FactorizedPredictor(LatentPredictor):
 
     def answer(self, asked: Question) -> Prediction:
         view = self.reader(asked)
-        early = self.early
-        inject = None if early is None else lambda query: early(query, view).added_BtW
-        query_BtW = self.query(asked, inject)
+        said: list[Injected] = []
+
+        def inject(query_BtW: Tensor) -> Tensor:
+            assert self.early is not None
+            said.append(self.early(query_BtW, view))
+            return said[-1].added_BtW
+
+        query_BtW = self.query(asked, None if self.early is None else inject)
         if self.options.injection == "early":
             view = view.without_relative_geometry()
         c_L = full(self.g_L(query_BtW))
@@ -126,6 +131,7 @@ class FactorizedPredictor(LatentPredictor):
             factor_targets=self.heads(coordinates),
             gate_logits_BtN=gate_logits_BtN,
             strengths_BtP=strengths_BtP,
+            early=said[0].opened if said else None,
             states=view.states,
             residual_BtD=residual_BtD,
         )

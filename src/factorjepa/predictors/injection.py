@@ -12,12 +12,17 @@ from torch import Tensor, nn
 from .agents import AgentView
 from .branches import GatedAgents, Pairs, zero
 from .options import AgentOptions
+from .prediction import Opened
 
 
 class Injected(NamedTuple):
     added_BtW: Tensor
     gate_logits_BtN: Tensor | None
     strengths_BtP: Tensor | None
+
+    @property
+    def opened(self) -> Opened:
+        return Opened(self.gate_logits_BtN, self.strengths_BtP)
 
 
 class Injection(nn.Module):

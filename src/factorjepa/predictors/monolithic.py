@@ -82,6 +82,7 @@ class MonolithicPredictor(LatentPredictor):
             factor_targets=None if self.heads is None else self.heads(PerFactor(query_BtW, query_BtW, query_BtW)),
             gate_logits_BtN=said[-1].gate_logits_BtN if said else None,
             strengths_BtP=said[-1].strengths_BtP if said else None,
+            early=said[0].opened if len(said) > 1 else None,
             states=None if view is None else view.states,
         )
 

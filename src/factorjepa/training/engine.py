@@ -53,7 +53,11 @@ from .validation import Validation, validate
 log = logging.getLogger(__name__)
 
 RANK_FALLS = 0.5  # of the first validation's RankMe: below it the representation is collapsing
-DEAD = {"gate_max": ("agents", 0.02), "edge_max": ("pairs", 1e-3)}  # below it, where there are some, a pathway is dead
+# Below it, where there are some, a pathway is dead.
+DEAD = {
+    "gate_max": ("agents", 0.02), "edge_max": ("pairs", 1e-3),
+    "early_gate_max": ("agents", 0.02), "early_edge_max": ("pairs", 1e-3),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,7 +262,7 @@ class Engine:
     def _warn(self, record: dict[str, float]) -> None:
         """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
         for name, (those, least) in DEAD.items():
-            if record.get(those) and record[name] < least and name not in self._warned:
+            if record.get(those) and record.get(name, least) < least and name not in self._warned:
                 self._warned.add(name)
                 log.warning(
                     "step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr, raise the "

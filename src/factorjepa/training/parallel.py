@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import logging
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, cast
@@ -34,6 +35,9 @@ Loss = tuple[Tensor, dict[str, Tensor]]
 T = TypeVar("T")
 
 _WAIT = datetime.timedelta(minutes=30)  # for each other: the first may be writing a large checkpoint
+# Seconds for gloo's own thread to let go of the last sum's tensors, for which it needs the interpreter's lock. A process
+# that ends holds the lock while it waits for that thread: on a busy machine both then wait for ever.
+_LET_GO = 0.2
 
 
 class _Sum(torch.autograd.Function):
@@ -98,6 +102,7 @@ class Processes(Peers):
             with processes._failing_together():
                 yield processes
         finally:
+            time.sleep(_LET_GO)
             dist.destroy_process_group()
 
     @property

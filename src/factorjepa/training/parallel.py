@@ -35,8 +35,8 @@ Loss = tuple[Tensor, dict[str, Tensor]]
 T = TypeVar("T")
 
 _WAIT = datetime.timedelta(minutes=30)  # for each other: the first may be writing a large checkpoint
-# Seconds for gloo's own thread to let go of the last sum's tensors, for which it needs the interpreter's lock. A process
-# that ends holds the lock while it waits for that thread: on a busy machine both then wait for ever.
+# Seconds for gloo's own thread to let go of the last sum's tensors, for which it needs the interpreter's lock. Whoever
+# ends holds the lock while it waits for that thread: on a busy machine both then wait for ever.
 _LET_GO = 0.2
 
 

@@ -17,7 +17,7 @@ from ..seeding import seed_of
 from .agents import AgentReader
 from .branches import GatedAgents, SparseInteractions, zero
 from .dictionaries import Dictionary, StartTokens, dictionaries_from, folded
-from .injection import Injected, Injection
+from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
 from .options import FactorizedOptions
 from .precision import full
@@ -102,13 +102,7 @@ class FactorizedPredictor(LatentPredictor):
     def answer(self, asked: Question) -> Prediction:
         view = self.reader(asked)
         said: list[Injected] = []
-
-        def inject(query_BtW: Tensor) -> Tensor:
-            assert self.early is not None
-            said.append(self.early(query_BtW, view))
-            return said[-1].added_BtW
-
-        query_BtW = self.query(asked, None if self.early is None else inject)
+        query_BtW = self.query(asked, noting(self.early, view, said))
         if self.options.injection == "early":
             view = view.without_relative_geometry()
         c_L = full(self.g_L(query_BtW))

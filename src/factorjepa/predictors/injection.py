@@ -5,6 +5,7 @@ Shapes: B clips, t target tokens, N agents, P pairs, W query width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -48,3 +49,17 @@ class Injection(nn.Module):
         summed_BtW, strengths_BtP = self.pairs(query_BtW, view)
         added_BtW = added_BtW + summed_BtW / (self.epsilon + strengths_BtP.sum(-1, keepdim=True))
         return Injected(added_BtW.to(query_BtW.dtype), logits_BtN, strengths_BtP)
+
+
+def noting(
+    injection: Injection | None, view: AgentView | None, said: list[Injected]
+) -> Callable[[Tensor], Tensor] | None:
+    """What to add to the target queries, for the query transformer; what was injected is noted in `said`."""
+    if injection is None:
+        return None
+
+    def inject(query_BtW: Tensor) -> Tensor:
+        said.append(injection(query_BtW, view))
+        return said[-1].added_BtW
+
+    return inject

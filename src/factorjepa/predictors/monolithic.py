@@ -16,7 +16,7 @@ from ..backbones.spec import BackboneSpec
 from ..seeding import seed_of
 from .agents import AgentReader
 from .branches import zero
-from .injection import Injected, Injection
+from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
 from .options import MonolithicOptions
 from .precision import full
@@ -65,13 +65,7 @@ class MonolithicPredictor(LatentPredictor):
         if self.reader is not None:
             view = self.reader(asked)
         said: list[Injected] = []
-
-        def inject(query_BtW: Tensor) -> Tensor:
-            assert self.early is not None
-            said.append(self.early(query_BtW, view))
-            return said[-1].added_BtW
-
-        query_BtW = self.query(asked, None if self.early is None else inject)
+        query_BtW = self.query(asked, noting(self.early, view, said))
         if self.late is not None:
             said.append(self.late(query_BtW, view))
             query_BtW = query_BtW + said[-1].added_BtW

@@ -16,6 +16,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
+def quoted(title: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{title}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def apart(title: str) -> str:
+    """To stand in a list: in quotation marks where it has a comma of its own."""
+    return quoted(title) if ", " in title else title
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """A question after the candidate that the word was meant to be, or nothing where none is like it."""
     matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.45)

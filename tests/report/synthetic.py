@@ -39,7 +39,11 @@ METHODS = {
     "factorjepa_raw": ("FactorJEPA-RAW", "factorized", 0.89, 77_500_000),
     "factorjepa": ("FactorJEPA", "factorized", 0.88, 77_500_000),
 }
-VARIANTS = {"factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000)}
+VARIANTS = {
+    "factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000),
+    "shuffled_targets": ("FactorJEPA, shuffled targets", "ablation", 0.88, 77_500_000),
+    "misaligned_targets": ("FactorJEPA, misaligned targets", "ablation", 0.95, 77_500_000),
+}
 BASE = {"future_l1": 0.38, "intervention_l1": 0.92, "mask_slope": 0.08, "motion_cosine": 0.42, "position_readout": 0.06,
         "action_top1": 0.44, "temporal_order": 0.71}  # fmt: skip
 FACTORS = ("layout", "agents", "interactions")

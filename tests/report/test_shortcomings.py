@@ -123,12 +123,31 @@ def test_a_variant_s_failures_are_told_like_its_gains(tmp_path: Path) -> None:
     assert "Attribution, the factorized predictor without factor targets (FactorJEPA-RAW over Auto-RGN)" in page.text
 
 
+def test_targets_of_other_clips_that_do_as_well_are_told() -> None:
+    methods = ("frozen", "auto_rgn", "factorjepa", "shuffled_targets", "misaligned_targets")
+    scores = synthetic.scores(cities=8, sources=2, clips=1, methods=methods, structure=False)
+    said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0]
+    level = " That targets are of the clip is not shown to help: nothing is decided over \u201cFactorJEPA, shuffled targets\u201d."
+    assert said.short.endswith(level)  # it is decided over misaligned ones
+    negative = [line for line in said.evidence if line.startswith("Negative control, exploratory: FactorJEPA over ")]
+    assert len(negative) == 2
+    assert "misaligned targets\u201d: better on Future-frame L1" in negative[1]
+    alone = synthetic.scores(cities=8, sources=2, clips=1, methods=methods[:3], structure=False)
+    assert "targets are of the clip" not in answers(Material("x", alone, compare(alone, QUICK)), "nano")[0].short
+
+
 class TestTraining:
     """Cautions are about the updates made and the settings used, not about the checkpoint that was chosen."""
 
     def of(self, tried: Sequence[Tried] = (), **changes: dict[str, Any]) -> str:
         """Cautions where the named methods' runs differ as told; every run made 2,000 updates and chose the 8th."""
-        names = ("frozen", "wise_0.5", "auto_rgn", "factorjepa")
+        names = (
+            "frozen",
+            "wise_0.5",
+            "auto_rgn",
+            "factorjepa",
+            *(["factorjepa_raw"] if "factorjepa_raw" in changes else []),
+        )
         scores = synthetic.scores(**SMALL, methods=names, structure=False, step=8)
         scores.runs[:] = [
             dataclasses.replace(run, **{"updates": 2000, "config": "lr: 0.1", **changes.get(run.method, {})})
@@ -180,6 +199,14 @@ class TestTraining:
         assert "Unequal" not in self.of(factorjepa={"config": "{lr: 0.1, branch_rate: 4.0, gate_rate: 4.0}"}, **{
             "wise_0.5": {}, "auto_rgn": branches})  # fmt: skip
         assert "lr: 0.2 (Auto-RGN)" in self.of(auto_rgn={"config": "{lr: 0.2, branch_rate: 1.0}"}, factorjepa=branches)
+
+    def test_the_rate_of_gates_is_named_where_it_is_not_that_of_the_branches(self) -> None:
+        scores = {"factorjepa_raw": {"config": "{lr: 0.1, branch_rate: 1.0}"}}
+        said = self.of(factorjepa={"config": "{lr: 0.1, branch_rate: 4.0}"}, **scores)
+        assert "branch_rate" in said
+        assert "gate_rate" not in said
+        own = self.of(factorjepa={"config": "{lr: 0.1, branch_rate: 1.0, gate_rate: 4.0}"}, **scores)
+        assert "gate_rate: 4.0 (FactorJEPA), that of branches (FactorJEPA-RAW)" in own
 
     def test_methods_that_are_compared_and_differ_in_size_are_named(self) -> None:
         said = self.of(auto_rgn={"trainable": 2_670_000}, factorjepa={"trainable": 2_930_000})

@@ -11,11 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..adaptation import METHODS
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS
 from ..statistics.deciding import ONE_SEED
+from ..statistics.explaining import STEPS
 from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_RESOLVED, NOT_SEPARATED, UNTESTABLE, WORSE, decided, stated
-from ..words import counted, listed
+from ..words import apart, counted, listed, quoted
 from .cautions import seeds_of
 from .material import BASELINE, Material
 from .numbers import decimals, estimate, interval, number, p_value, percent
@@ -45,20 +47,22 @@ def answers(material: Material, backbone: str) -> list[Answer]:
 def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Does factorization help?"
     tested = _tested(total)
+    negative, idle = _wrong_targets(material, backbone)
     if not tested:
         others = _others(material, backbone)
         evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
         evidence = [*_attribution(material, backbone), *evidence]
         why_not = _why_not(material, backbone, total)
         if variants := _variants(material, backbone):
-            evidence += _beside_controls(material, backbone, variants)
-            return Answer(question, _by_variants(material, variants), [*evidence, why_not])
-        return Answer(question, f"It cannot be said. {why_not}", evidence)
+            evidence += [*_beside_controls(material, backbone, variants), *negative]
+            return Answer(question, _by_variants(material, variants) + idle, [*evidence, why_not])
+        return Answer(question, f"It cannot be said. {why_not}{idle}", [*evidence, *negative])
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}.", *_attribution(material, backbone)]
     controls = _controls(material, backbone)
     evidence += [f"Control, exploratory: over {name}, {_decisions(material, rows)}." for name, rows in controls.items()]
+    evidence += negative
     everything = len(said[BETTER]) == len(total)
     if said[BETTER] and said[WORSE]:
         short = f"A trade-off: better than {baseline} on {listed(said[BETTER])}, worse on {listed(said[WORSE])}."
@@ -75,7 +79,7 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
     short += _held_back(material, tested)
     if said[BETTER]:
         short += _credit({row.diagnostic for row in tested if row.decision == BETTER and row.stable}, controls)
-    return Answer(question, short, evidence)
+    return Answer(question, short + idle, evidence)
 
 
 def _attribution(material: Material, backbone: str) -> list[str]:
@@ -132,7 +136,7 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
     """What all of them say, so that none is picked for what it says."""
-    said = [f"{_quoted(title)} is {_decisions(material, rows)}" for title, rows in variants.items()]
+    said = [f"{quoted(title)} is {_decisions(material, rows)}" for title, rows in variants.items()]
     ours, baseline = material.title_of(OURS), material.title_of(BASELINE)
     return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
 
@@ -147,9 +151,29 @@ def _beside_controls(material: Material, backbone: str, variants: dict[str, list
     if not found:
         return ["No control was evaluated, so a gain may come from the inputs rather than from the factorization."]
     return [
-        f"Control, exploratory: {material.title_of(a)} over {material.title_of(b)}, {_decisions(material, rows)}."
+        f"Control, exploratory: {apart(material.title_of(a))} over {apart(material.title_of(b))}: {_decisions(material, rows)}."
         for (a, b), rows in found.items()
     ]
+
+
+def _wrong_targets(material: Material, backbone: str) -> tuple[list[str], str]:
+    """Negative controls, taught with targets that are not the clip's: what they say, and whether they do as well."""
+    found: dict[tuple[str, str], list[ContrastRow]] = {}
+    steps = {(step.a, step.b) for step in STEPS if METHODS[step.b].targets != "aligned"}
+    for row in _tested(material.contrasts(backbone)):
+        if (row.a, row.b) in steps:
+            found.setdefault((row.a, row.b), []).append(row)
+    evidence = [
+        f"Negative control, exploratory: {apart(material.title_of(a))} over {apart(material.title_of(b))}: "
+        f"{_decisions(material, rows)}."
+        for (a, b), rows in found.items()
+    ]
+    level = [
+        apart(material.title_of(b)) for (_, b), rows in found.items() if not any(row.decision == BETTER for row in rows)
+    ]
+    if not level:
+        return evidence, ""
+    return evidence, f" That targets are of the clip is not shown to help: nothing is decided over {listed(level)}."
 
 
 def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) -> str:
@@ -170,7 +194,7 @@ def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) ->
 
 
 def _not_evaluated(material: Material, methods: Sequence[str]) -> str:
-    titles = listed([material.title_of(method) for method in methods])
+    titles = listed([apart(material.title_of(method)) for method in methods])
     return f"{titles} {'was' if len(methods) == 1 else 'were'} not evaluated"
 
 
@@ -185,13 +209,11 @@ def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
         return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
     equal = [name for name, rows in controls.items() if not any(_beaten(row, gains) for row in rows)]
     if equal:
-        return (
-            f" But it is not shown to be better than {listed(equal)}: the gain cannot be put down to the factorization."
-        )
+        return f" But it is not shown to be better than {listed(list(map(apart, equal)))}: the gain cannot be put down to the factorization."
     worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
     if worse:
-        return f" Against {listed(worse)} it is a trade-off."
-    return f" There it is also better than {listed(list(controls))} on at least one (exploratory)."
+        return f" Against {listed(list(map(apart, worse)))} it is a trade-off."
+    return f" There it is also better than {listed(list(map(apart, controls)))} on at least one (exploratory)."
 
 
 def _beaten(row: ContrastRow, gains: set[str]) -> bool:
@@ -354,7 +376,7 @@ def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     for row in ours:
         if row.decision == WORSE and row.status != "structure":  # what a probe reads inside a model is no failure
             doubts = [*([] if row.family == "primary" else ["exploratory"]), *([] if row.stable else ["unstable"])]
-            said = material.title_of(row.b) + (f" ({', '.join(doubts)})" if doubts else "")
+            said = apart(material.title_of(row.b)) + (f" ({', '.join(doubts)})" if doubts else "")
             worse.setdefault(_named(material, row), []).append(said)
     evidence = [
         f"{diagnostic}: worse than {listed(list(dict.fromkeys(others)))}." for diagnostic, others in worse.items()
@@ -403,11 +425,7 @@ def _diagnostics(material: Material, rows: Sequence[ContrastRow]) -> str:
 def _named(material: Material, row: ContrastRow) -> str:
     """A diagnostic, and whose it is where it is a variant's."""
     name = material.name(row.diagnostic)
-    return name if row.a == OURS else f"{name} ({_quoted(material.title_of(row.a))})"
-
-
-def _quoted(title: str) -> str:
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{title}\N{RIGHT DOUBLE QUOTATION MARK}"
+    return name if row.a == OURS else f"{name} ({quoted(material.title_of(row.a))})"
 
 
 def _turned(material: Material, backbone: str, total: Sequence[ContrastRow]) -> list[str]:

@@ -13,7 +13,7 @@ from ..statistics.deciding import about_seeds, most_freedom
 from ..statistics.intervals import expected_coverage
 from ..statistics.verdict import LEAST_CITIES
 from ..training.tuning import FROM_FILE
-from ..words import counted, listed
+from ..words import apart, counted, listed
 from .material import BASELINE, Material
 from .numbers import number
 from .provenance import settings_of
@@ -132,8 +132,8 @@ def _own_settings(run: RunInfo) -> dict[str, object]:
     method = METHODS.get(run.method)
     idle = method.idle_settings if method is not None else ()
     used = settings_of(run)
-    if used.get("gate_rate") is None and "branch_rate" in used:
-        used = used | {"gate_rate": used["branch_rate"]}
+    if "branch_rate" in used and used.get("gate_rate") in (None, used["branch_rate"]):
+        used = used | {"gate_rate": "that of branches"}
     return {key: value for key, value in used.items() if key not in idle}
 
 
@@ -173,7 +173,7 @@ def _clips_per_update(settings: Mapping[str, object], processes: Sequence[int]) 
 
 
 def _few(titles: list[str]) -> str:
-    more = len(titles) - _NAMED
+    titles, more = list(map(apart, titles)), len(titles) - _NAMED
     return listed(titles) if more <= 1 else f"{', '.join(titles[:_NAMED])} and {more} more"
 
 

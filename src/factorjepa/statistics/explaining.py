@@ -86,6 +86,7 @@ STEPS = (
         "states early and late and factorization together, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "auto_rgn"
     ),
     Step("targets and stages as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_raw_both_chosen"),
+    Step("targets and stages through a dense head, Auto-RGN's blocks", "mono_matched_chosen", "mono_states_chosen"),
     Step(
         "factorization, given states, targets and stages, Auto-RGN's blocks",
         "factorjepa_both_chosen",

@@ -127,8 +127,8 @@ def test_targets_of_other_clips_that_do_as_well_are_told() -> None:
     methods = ("frozen", "auto_rgn", "factorjepa", "shuffled_targets", "misaligned_targets")
     scores = synthetic.scores(cities=8, sources=2, clips=1, methods=methods, structure=False)
     said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0]
-    level = " That targets are of the clip is not shown to help: nothing is decided over \u201cFactorJEPA, shuffled targets\u201d."
-    assert said.short.endswith(level)  # it is decided over misaligned ones
+    level = "nothing is decided over \u201cFactorJEPA, shuffled targets\u201d."  # it is over misaligned ones
+    assert said.short.endswith(f" That targets are of the clip is not shown to help: {level}")
     negative = [line for line in said.evidence if line.startswith("Negative control, exploratory: FactorJEPA over ")]
     assert len(negative) == 2
     assert "misaligned targets\u201d: better on Future-frame L1" in negative[1]

@@ -210,8 +210,8 @@ def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
         return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
     equal = [name for name, rows in controls.items() if not any(_beaten(row, gains) for row in rows)]
     if equal:
-        return f" But it is not shown to be better than {listed(list(map(apart, equal)))}: "
-            "the gain cannot be put down to the factorization."
+        names = listed(list(map(apart, equal)))
+        return f" But it is not shown to be better than {names}: the gain cannot be put down to the factorization."
     worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
     if worse:
         return f" Against {listed(list(map(apart, worse)))} it is a trade-off."

@@ -39,10 +39,13 @@ class Attention(nn.Module):
 
     def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
         """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens."""
-        qkv = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1))
-        q, k, v = (part.transpose(1, 2) for part in self._turned(qkv, rotary))
-        mixed = F.scaled_dot_product_attention(q, k, v)
-        return cast(Tensor, self.proj(mixed.transpose(1, 2).flatten(2)))
+        return cast(Tensor, self.proj(self.mixed(self.qkv(x_BND), rotary)))
+
+    def mixed(self, qkv_BN3D: Tensor, rotary: Tensor | None) -> Tensor:
+        """Values by the likeness of queries and keys, `[B, N, D]`."""
+        qkv_BN3HE = torch.unflatten(qkv_BN3D, -1, (3, self.heads, -1))
+        q, k, v = (part.transpose(1, 2) for part in self._turned(qkv_BN3HE, rotary))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
     def _turned(self, qkv_BN3HE: Tensor, rotary: Tensor | None) -> tuple[Tensor, ...]:
         """q, k and v, `[B, N, H, E]` each."""
@@ -62,11 +65,11 @@ def can_fuse(x: Tensor) -> bool:
     """Whether our own kernels are for `x`: on a GPU where Triton works, and where no compiler fuses what is written."""
     if torch.compiler.is_compiling():
         return False
-    return x.is_cuda and x.numel() > 0 and x.dtype in _FUSED and _triton_works(x.device)
+    return x.is_cuda and x.numel() > 0 and x.dtype in _FUSED and triton_works(x.device)
 
 
 @functools.cache
-def _triton_works(device: torch.device) -> bool:
+def triton_works(device: torch.device) -> bool:
     """Tried once: Triton may lack a compiler, or not know the GPU. `FACTORJEPA_FUSED=0` leaves our kernels out."""
     if os.environ.get("FACTORJEPA_FUSED") == "0" or importlib.util.find_spec("triton") is None:
         return False

@@ -2,24 +2,31 @@
 
 Weights are e4m3 floats with one scale per output, inputs the same with one scale per token, found anew for each; the
 product is summed in more bits and comes out as the input came in. Layers that train keep their sixteen or more bits: a
-step of theirs would round to nothing.
+step of theirs would round to nothing. Where Triton works, rows are put into eight bits by our own kernels
+(`eightrows`); what is written here says what they do, and serves everywhere else.
 
 Shapes: n tokens, I inputs, O outputs.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import BackboneError
+from .blocks import Block, can_fuse, triton_works
 from .encoder import Encoder
 
+log = logging.getLogger(__name__)
+
 EIGHT = torch.float8_e4m3fn
-_LARGEST = torch.finfo(EIGHT).max
-_SMALLEST = 1e-12  # of a scale: a row of zeros has none
+LARGEST = torch.finfo(EIGHT).max
+SMALLEST = 1e-12  # of a scale: a row of zeros has none
 _LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 
 
@@ -34,16 +41,61 @@ class EightBitLinear(nn.Module):
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach(), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows_nI, scale_n1 = quantised(x.flatten(0, -2))
-        product = _product if x.device.type == "cuda" else _product_by_hand
-        out_nO = product(rows_nI, scale_n1, self.weight, self.scale, self.bias, x.dtype)
-        return torch.unflatten(out_nO, 0, x.shape[:-1])
+        return torch.unflatten(self.of_rows(*quantised(x.flatten(0, -2)), x.dtype), 0, x.shape[:-1])
+
+    def of_rows(self, rows_nI: Tensor, scale_n1: Tensor, dtype: torch.dtype) -> Tensor:
+        """What it says of rows that are in eight bits already, `[n, O]`."""
+        product = _product if rows_nI.device.type == "cuda" else _product_by_hand
+        return product(rows_nI, scale_n1, self.weight, self.scale, self.bias, dtype)
+
+
+class EightBitBlock(Block):
+    """A block whose linear layers are in eight bits. It never trains."""
+
+    def __init__(self, block: Block) -> None:
+        nn.Module.__init__(self)  # its parts are the block's own
+        self.norm1, self.attn, self.norm2, self.mlp = block.norm1, block.attn, block.norm2, block.mlp
+
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
+        if can_fuse(x_BND) and has_kernels(x_BND.device):
+            return self.by_kernels(x_BND, rotary)
+        return super().forward(x_BND, rotary)
+
+    def by_kernels(self, x_BND: Tensor, rotary: Tensor | None) -> Tensor:
+        """The same with sums, norms and GELU in the kernels that round their rows."""
+        from .eightrows import normed_rows, plain_rows
+
+        shape, dtype = x_BND.shape, x_BND.dtype
+        qkv, proj, fc1, fc2 = (cast(EightBitLinear, self.get_submodule(name)) for name in _LAYERS)
+        x_nD, rows = normed_rows(x_BND.flatten(0, 1), None, self.norm1)
+        mixed = self.attn.mixed(torch.unflatten(qkv.of_rows(*rows, dtype), 0, shape[:2]), rotary)
+        x_nD, rows = normed_rows(x_nD, proj.of_rows(*plain_rows(mixed.flatten(0, 1)), dtype), self.norm2)
+        x_nD = x_nD + fc2.of_rows(*plain_rows(fc1.of_rows(*rows, dtype), gelu=True), dtype)
+        return torch.unflatten(x_nD, 0, shape[:2])
+
+
+@functools.cache
+def has_kernels(device: torch.device) -> bool:
+    """Whether our kernels for rows work there; tried once."""
+    if device.type != "cuda" or not triton_works(device):
+        return False
+    try:
+        from .eightrows import normed_rows, plain_rows
+
+        with torch.inference_mode(False), torch.no_grad():
+            x, norm = torch.ones(1, 16, device=device), nn.LayerNorm(16, device=device)
+            normed_rows(x, x, norm)
+            plain_rows(x, gelu=True)
+    except Exception as error:  # whatever a compiler's tool chain may say
+        log.warning("Triton does not work here, plain PyTorch puts rows into eight bits: %s", error)
+        return False
+    return True
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows as e4m3 floats, and what each has to be multiplied with, `[rows, 1]`."""
-    scale = rows.abs().amax(-1, keepdim=True).float().clamp(min=_SMALLEST) / _LARGEST
-    return (rows.float() / scale).clamp(-_LARGEST, _LARGEST).to(EIGHT), scale
+    scale = rows.abs().amax(-1, keepdim=True).float().clamp(min=SMALLEST) / LARGEST
+    return (rows.float() / scale).clamp(-LARGEST, LARGEST).to(EIGHT), scale
 
 
 def _product(
@@ -88,3 +140,5 @@ def in_eight_bits(encoders: Sequence[Encoder], blocks: int) -> None:
             for encoder in encoders:
                 owner, _, last = name.rpartition(".")
                 setattr(encoder.blocks[number].get_submodule(owner), last, lowered)
+        for encoder in encoders:
+            encoder.blocks[number] = EightBitBlock(cast(Block, encoder.blocks[number]))

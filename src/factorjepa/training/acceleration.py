@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import torch
 
 from ..backbones.blocks import Block, fastest_attention
-from ..backbones.eightbit import can_multiply
+from ..backbones.eightbit import EightBitBlock, can_multiply, has_kernels
 from ..errors import TrainingError
 from ..predictors.branches import GatedAgents, Pairs
 from .learner import Learner
@@ -86,6 +86,8 @@ def compile_blocks(learner: Learner, backend: str = "inductor", dynamic: bool | 
     """
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     for module in learner.modules():
+        if isinstance(module, EightBitBlock) and has_kernels(module.norm1.weight.device):
+            continue  # our kernels leave the compiler nothing
         if isinstance(module, Block):
             module.compile(backend=backend, dynamic=dynamic)
         elif isinstance(module, GatedAgents):

@@ -109,9 +109,13 @@ def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) ->
     page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=3.0))
     assert "FactorJEPA itself was not evaluated. Variants of it over Auto-RGN, exploratory" in page.text
     assert "\u201cFactorJEPA, both, chosen blocks\u201d is better on Future-frame L1" in page.text
-    assert "FactorJEPA, both, chosen blocks against Auto-RGN (exploratory), Future-frame L1" in page.text
+    assert "\u201cFactorJEPA, both, chosen blocks\u201d against Auto-RGN (exploratory), Future-frame L1" in page.text
     assert "cannot be said" not in page.text
     assert "No control was evaluated, so a gain may come from the inputs" in page.text
+    headline = page.text.split("Headline effects")[-1].split("Paired effects in units")[0]
+    assert "FactorJEPA, both, chosen blocks, exploratory (BH)" in headline
+    assert "over Auto-RGN" in headline
+    assert "not testable" not in headline  # nothing is drawn of what is missing
 
 
 def test_a_variant_s_failures_are_told_like_its_gains(tmp_path: Path) -> None:

@@ -126,11 +126,10 @@ def _others(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
 
 def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
     """Where FactorJEPA itself was not evaluated: variants of it over what it would be compared with, by title."""
-    found: dict[str, list[ContrastRow]] = {}
-    if material.absent(backbone, (OURS,)):
-        for row in _tested(material.contrasts(backbone)):
-            if row.b == BASELINE and material.family(row.a) == "ablation":
-                found.setdefault(material.title_of(row.a), []).append(row)
+    found: dict[str, list[ContrastRow]] = {material.title_of(method): [] for method in material.variants(backbone)}
+    for row in _tested(material.contrasts(backbone)):
+        if row.b == BASELINE and material.title_of(row.a) in found:
+            found[material.title_of(row.a)].append(row)
     return found
 
 
@@ -255,8 +254,8 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
 
 def _against(material: Material, row: ContrastRow) -> str:
     """Which method is meant, where it is not FactorJEPA itself."""
-    other = f"gainst {material.title_of(row.b)}"
-    return f"A{other}" if row.a == OURS else f"{material.title_of(row.a)} a{other}"
+    other = f"gainst {apart(material.title_of(row.b))}"
+    return f"A{other}" if row.a == OURS else f"{apart(material.title_of(row.a))} a{other}"
 
 
 def _amount(material: Material, row: ContrastRow) -> str:

@@ -54,7 +54,8 @@ def wide_and_narrow(wide: Markup, narrow: Sequence[Markup]) -> list[Markup]:
 def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int]:
     """The attribution contrasts, and FactorJEPA over every other method; how many had no room.
 
-    Its ablations are forms of it: tables say what each part is worth.
+    Its ablations are forms of it: tables say what each part is worth. Where it was not evaluated itself, those that
+    were compared with the baseline stand for it.
     """
     rows = material.contrasts(backbone)
     groups: list[Group] = []
@@ -70,24 +71,24 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
             attribution.append(Line(f"{word}: {material.title_of(one.a)} over {material.title_of(one.b)}", its, word))
     if attribution:
         groups.append(Group("Attribution, prespecified (Holm)", attribution))
-    others: dict[str, Line] = {}
-    for row in rows:
-        over_another = row.a == OURS and material.family(row.b) != "ablation"
-        if row.family == "exploratory" and over_another and row.b not in others:
-            its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
-            others[row.b] = Line(f"over {material.title_of(row.b)}", its)
-    shown = [others[method] for method in material.methods(backbone) if method in others]
-    kept = {others[method].label for method in material.few(backbone, MOST_LINES) if method in others}
-    left = [line for line in shown if line.label in kept]
-    if left:
-        groups.append(
-            Group(
-                "FactorJEPA, exploratory (BH)",
-                left,
-                "Against every other (BH)",
-            )
-        )
-    return groups, len(shown) - len(left)
+    variants = material.variants(backbone)
+    if variants and not any(math.isfinite(row.effect) for line in attribution for row in line.rows.values()):
+        groups.clear()
+    left_out = 0
+    for ours in variants or [OURS]:
+        others: dict[str, Line] = {}
+        for row in rows:
+            over_another = row.a == ours and material.family(row.b) != "ablation"
+            if row.family == "exploratory" and over_another and row.b not in others:
+                its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
+                others[row.b] = Line(f"over {material.title_of(row.b)}", its)
+        shown = [others[method] for method in material.methods(backbone) if method in others]
+        kept = {others[method].label for method in material.few(backbone, MOST_LINES) if method in others}
+        if left := [line for line in shown if line.label in kept]:
+            title, short = material.title_of(ours), "Against every other (BH)"
+            groups.append(Group(f"{title}, exploratory (BH)", left, title if variants else short))
+        left_out += len(shown) - len(left)
+    return groups, left_out
 
 
 def headline(material: Material, backbone: str) -> tuple[list[Markup], int]:

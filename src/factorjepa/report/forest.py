@@ -92,7 +92,7 @@ def forest(groups: Sequence[Group], diagnostics: Mapping[str, str], width: float
         y += _GROUP
         for each in group.lines:
             centre = y + _ROW / 2
-            parts.append(_label(each.label, each.label if roomy else each.short or each.label, centre, labels))
+            parts.append(plot.label(0, centre, each.label if roomy else each.short or each.label, labels - 4))
             for name, scale in scales.items():
                 if name in each.rows:
                     parts.append(
@@ -119,10 +119,6 @@ def _ground(scale: plot.Signed, title: str, column: float, bottom: float) -> Mar
         plot.words(scale.end, 29, "better \N{RIGHTWARDS ARROW}", "tick", "end"),
         plot.axis_x(scale, bottom + 2, ticks),
     )
-
-
-def _label(whole: str, label: str, centre: float, room: float) -> Markup:
-    return tag("text", tag("title", whole), plot.fitted(label, room - 4), x=0, y=centre + 3.8)
 
 
 def _effect(row: ContrastRow, scale: plot.Signed, centre: float, said: str) -> Markup:

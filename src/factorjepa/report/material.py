@@ -90,6 +90,14 @@ class Material:
             return self._about[method].title
         return METHODS[method].title if method in METHODS else method
 
+    def variants(self, backbone: str) -> list[str]:
+        """Where FactorJEPA itself was not evaluated: its forms that were compared with the baseline instead."""
+        if not self.absent(backbone, (OURS,)):
+            return []
+        rows = self.contrasts(backbone)
+        compared = (row for row in rows if row.b == BASELINE and not row.decision.startswith(UNTESTABLE))
+        return list(dict.fromkeys(row.a for row in compared if self.family(row.a) == "ablation"))
+
     def absent(self, backbone: str, methods: Sequence[str]) -> list[str]:
         """Those of the methods that were not evaluated."""
         present = {row.method for row in self.comparison.scores if row.backbone == backbone}

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from factorjepa.errors import StorageError
-from factorjepa.storage import atomic_path, inside, only_writer, remove_partials, write_atomic, write_text
+from factorjepa.storage import atomic_path, in_turn, inside, only_writer, remove_partials, write_atomic, write_text
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -257,4 +257,33 @@ class TestOnlyWriter:
     def test_a_file_in_place_of_the_folder(self, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("x")
         with pytest.raises(StorageError, match="out"), only_writer(tmp_path / "out", "writing"):
+            pass
+
+
+WAIT = (
+    "import sys, time, pathlib\n"
+    "from factorjepa.storage import in_turn\n"
+    "with in_turn(pathlib.Path(sys.argv[1]), 'study', lambda: print('waiting', flush=True)):\n"
+    "    print('holding', flush=True); time.sleep(float(sys.argv[2]))\n"
+)
+
+
+class TestInTurn:
+    def test_the_second_says_that_it_waits_and_comes_after_the_first_even_if_that_is_killed(
+        self, tmp_path: Path
+    ) -> None:
+        first = python(WAIT, tmp_path, 60)
+        assert first.stdout is not None
+        assert first.stdout.readline().strip() == "holding"
+        second = python(WAIT, tmp_path, 0)
+        assert second.stdout is not None
+        assert second.stdout.readline().strip() == "waiting"
+        with only_writer(tmp_path, "writing"), in_turn(tmp_path, "other", lambda: pytest.fail("nobody holds this")):
+            assert second.poll() is None  # it still waits
+        first.kill()
+        first.communicate()
+        assert second.communicate(timeout=30)[0].strip() == "holding"
+
+    def test_a_folder_that_is_not_there_is_an_error_in_words(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match="missing"), in_turn(tmp_path / "missing", "study", lambda: None):
             pass

@@ -96,6 +96,24 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
         os.close(lock)
 
 
+@contextlib.contextmanager
+def in_turn(folder: Path, name: str, waiting: Callable[[], object]) -> Iterator[None]:
+    """Hold the folder's lock of that name. Who finds it held calls `waiting`, and waits until the holder is done."""
+    try:
+        lock = os.open(folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error(folder, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
 def _hold(folder: Path, doing: str) -> tuple[int, list[Path]]:
     """The folder's lock, taken, and the folders that had to be made for it, the innermost first.
 

@@ -112,10 +112,11 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
             )  # fmt: skip
         elif stage == "targets":
             parts = _beside(settings, wanted)
-            with beside_the_teacher(settings, out, parts) if parts else contextlib.nullcontext():
+            with beside_the_teacher(settings, out, parts) if parts else contextlib.nullcontext(), _alone(corpus):
                 _targets(settings, corpus)
         elif stage == "strata":
-            _strata(settings, corpus)
+            with _alone(corpus):
+                _strata(settings, corpus)
         elif stage == "tune":
             settings = _tune(settings, corpus, out, windows, beside)
             jobs = settings.jobs(corpus, out / "runs", windows)
@@ -133,6 +134,14 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
         else:
             return make_report(scores, runs, corpus).page
     return None
+
+
+def _alone(corpus: Path) -> contextlib.AbstractContextManager[None]:
+    """Studies that share a corpus add to it one after the other: the second finds what the first has made."""
+    from ..storage import in_turn
+
+    said = f"another study is adding to {corpus}: waiting for it"
+    return in_turn(corpus, "study", lambda: console.print(said, highlight=False, soft_wrap=True, markup=False))
 
 
 def _targets(settings: StudySettings, data: Path) -> None:

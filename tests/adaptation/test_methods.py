@@ -145,7 +145,15 @@ def test_matched_methods_lie_within_the_budget_of_their_preset(arch: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["mono_states_chosen", "mono_matched_chosen", "mono_agents_chosen", "mono_states_both"]
+    "name",
+    [
+        "mono_states_chosen",
+        "mono_matched_chosen",
+        "mono_agents_chosen",
+        "mono_states_both",
+        "mono_states_late_chosen",
+        "mono_matched_late_chosen",
+    ],
 )
 def test_a_control_has_the_parameters_of_the_factorjepa_beside_it(name: str) -> None:
     settings = resolve(TrainSettings, "nano", data="-", method=name)

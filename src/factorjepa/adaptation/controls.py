@@ -89,6 +89,16 @@ CHOSEN = (
         "mono_matched_chosen",
         "what states, targets and stages add to Auto-RGN, through a dense head",
     ),
+    _chosen(
+        _geometry("late"),
+        "mono_states_late_chosen",
+        "what object states after the transformer add to Auto-RGN, through a dense head",
+    ),
+    _chosen(
+        _everything("late"),
+        "mono_matched_late_chosen",
+        "what states after the transformer, targets and stages add to Auto-RGN, through a dense head",
+    ),
 )
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
 EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))

@@ -48,10 +48,13 @@ def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the
     ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
     assert {name for name in ablations if name.endswith("_both_chosen") == bool(place)} < set(mine.methods)
     assert {"frozen", f"factorjepa_raw{place}", f"factorjepa{place}"} < set(mine.methods)
-    apart = {"methods", "tuning", "training", "decoder", "decoding", "decoded", "decoded_clips"}
+    apart = {"methods", "tuned", "tuning", "training", "decoder", "decoding", "decoded", "decoded_clips"}
     assert mine.model_dump(exclude=apart) == theirs.model_dump(exclude=apart)
     # One of those tried, for all: they are compared with FactorJEPA.
     assert all(mine.training[name] in theirs.tuning[name] for name in own)
+    for method, values in mine.tuned.items():
+        assert METHODS[method].family == "control"
+        assert all(value in theirs.tuning[name] for name, value in values.items())
     assert {name: value for name, value in mine.training.items() if name not in own} == theirs.training
 
 

@@ -95,7 +95,7 @@ class StudySettings(Settings):
 
     def check(self) -> None:
         """What later stages would refuse after hours of work is refused now."""
-        for name in (*self.methods, *(self.decoded or ())):
+        for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
@@ -201,9 +201,6 @@ class StudySettings(Settings):
         given = {*self.training, *self.tuning, *(key for values in self.tuned.values() for key in values)}
         if own := sorted(given & {"data", "method", "seed"}):
             raise ConfigError(f"training, tuned, tuning: {', '.join(own)} is the study's own (data, methods, seeds)")
-        strange = sorted(self.tuned.keys() - set(self.methods))
-        if strange:
-            raise ConfigError(f"tuned: {', '.join(strange)} is not among the study's methods")
         for name in self.methods:
             method = method_named(name)
             for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:

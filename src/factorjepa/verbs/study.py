@@ -87,6 +87,9 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     if until not in STAGES:
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
     settings.check()
+    if unused := sorted(settings.tuned.keys() - set(settings.methods)):
+        said = f"tuned: {', '.join(unused)} is not among the study's methods, and is not used"
+        error_console.print(said, highlight=False, soft_wrap=True)
     corpus, scores = settings.corpus(out), out / "scores"
     windows = out / "windows" if settings.windows else None
     jobs = settings.jobs(corpus, out / "runs", windows)

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from factorjepa.backbones.eightbit import EightBitLinear
 from factorjepa.errors import BackboneError, TrainingError
+from factorjepa.training import acceleration
 from factorjepa.training.acceleration import accelerated, can_compile, compile_blocks, refuse_bits
 from factorjepa.training.engine import Engine
 from factorjepa.training.settings import TrainSettings
@@ -59,6 +60,19 @@ def test_eight_bits_are_for_what_never_trains(settings: Make) -> None:
     loss, _ = loss_of(learner, batch, engine.scales, engine.settings, 0)
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in learner.encoder.blocks[3].parameters())
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_blocks_in_eight_bits_are_compiled_where_our_kernels_do_not_serve_them(
+    settings: Make, monkeypatch: pytest.MonkeyPatch, kernels: bool
+) -> None:
+    learner = Engine(settings(method="factorjepa_raw", trainable_blocks=1), CPU).learner
+    learner.enter(0)
+    learner.lower_frozen(torch.float32, bits=8)
+    monkeypatch.setattr(acceleration, "has_kernels", lambda device: kernels)
+    compile_blocks(learner, backend="eager")
+    compiled = [block._compiled_call_impl is not None for block in learner.encoder.blocks]
+    assert compiled == [not kernels] * 3 + [True]
 
 
 def test_eight_bits_say_so_where_nothing_stays_frozen(settings: Make, caplog: pytest.LogCaptureFixture) -> None:

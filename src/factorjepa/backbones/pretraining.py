@@ -29,14 +29,17 @@ def context_loss(predicted_BnW: Tensor, wanted_BnW: Tensor, weight_Bn: Tensor) -
 
 
 def context_weights(context_index: Tensor, target_index: Tensor, rows: int, columns: int) -> Tensor:
-    """1 / sqrt(distance to the nearest predicted token), in tokens along (time, row, column); `[B, n]`."""
-    distance = torch.cdist(
-        _positions(context_index, rows, columns),
-        _positions(target_index, rows, columns),
-        compute_mode="donot_use_mm_for_euclid_dist",  # distances of 1 must come out as 1
-    )
-    return distance.amin(dim=-1).rsqrt()
+    """1 / sqrt(distance to the nearest predicted token), in tokens along (time, row, column); `[B, n]`.
+
+    By sums of squares: `torch.cdist` starts a block of a GPU for every pair of tokens.
+    """
+    near, far = _positions(context_index, rows, columns), _positions(target_index, rows, columns)
+    time, *others = (a.unsqueeze(-1) - b.unsqueeze(-2) for a, b in zip(near, far, strict=True))
+    squared_Bnm = time.square_()
+    for apart_Bnm in others:
+        squared_Bnm.addcmul_(apart_Bnm, apart_Bnm)
+    return squared_Bnm.amin(dim=-1).sqrt().rsqrt()
 
 
-def _positions(index: Tensor, rows: int, columns: int) -> Tensor:
-    return torch.stack((index // (rows * columns), index // columns % rows, index % columns), dim=-1).float()
+def _positions(index: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    return (index // (rows * columns)).float(), (index // columns % rows).float(), (index % columns).float()

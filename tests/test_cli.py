@@ -292,7 +292,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     assert "there is no method 'loar' (did you mean 'lora'?)" in command(*words, "tuned={loar: {lr: 0.1}}").stderr
     ran = command(*words, "tuned={wise_0.3: {keep: 1}, lora: {lr: 0.1}}", "--until", "targets")
     assert ran.returncode == 0, ran.stderr
-    assert "tuned: lora is not among the study's methods, and is not used" in ran.stderr
+    assert "tuned: not used for lora, which the study does not have" in ran.stderr
     assert not (out / "runs").exists()
     ran = command(*words)
     assert ran.returncode == 0, ran.stderr

@@ -52,6 +52,7 @@ def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the
     assert mine.model_dump(exclude=apart) == theirs.model_dump(exclude=apart)
     # One of those tried, for all: they are compared with FactorJEPA.
     assert all(mine.training[name] in theirs.tuning[name] for name in own)
+    assert set(mine.tuned) == {name for name in mine.methods if METHODS[name].family == "control" and place}
     for method, values in mine.tuned.items():
         assert METHODS[method].family == "control"
         assert all(value in theirs.tuning[name] for name, value in values.items())
@@ -83,6 +84,7 @@ def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) ->
         ("tuning={seed: [1, 2]}", "seed is the study's own"),
         ("training.method=full", "method is the study's own"),
         ("tuning={lr: [1e-3, 0.001]}", "more than once"),
+        ("tuned={lora: {lrr: 4}}", "did you mean 'lr'"),
         ("lpips=nowhere.pth", "lpips: there is no file nowhere.pth"),
         ("detector=nowhere.onnx", "detector: there is no file"),
     ],

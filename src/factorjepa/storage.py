@@ -99,19 +99,18 @@ def only_writer(folder: Path, doing: str) -> Iterator[None]:
 @contextlib.contextmanager
 def in_turn(folder: Path, name: str, waiting: Callable[[], object]) -> Iterator[None]:
     """Hold the folder's lock of that name. Who finds it held calls `waiting`, and waits until the holder is done."""
-    try:
-        lock = os.open(folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error(folder, error) from error
-    try:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock = os.open(folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            held.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise storage_error(folder, error) from error
         yield
-    finally:
-        os.close(lock)
 
 
 def _hold(folder: Path, doing: str) -> tuple[int, list[Path]]:

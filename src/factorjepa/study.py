@@ -97,6 +97,8 @@ class StudySettings(Settings):
         """What later stages would refuse after hours of work is refused now."""
         for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
+        for name, values in self.tuned.items():  # of methods that are left out too
+            resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **values})
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)

@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+import sys
+import types
+from collections.abc import Iterator
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from factorjepa.backbones import build, eightbit
+from factorjepa.backbones import blocks, build, eightbit
 from factorjepa.backbones.eightbit import EIGHT, EightBitBlock, has_kernels, in_eight_bits, quantised
+from factorjepa.backbones.encoder import Encoder
 
 interpreted = os.environ.get("TRITON_INTERPRET") == "1"
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-needs_triton = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("triton") is None, reason="needs Triton (with TRITON_INTERPRET=1, no GPU)"
-    ),
-    pytest.mark.skipif(device.type == "cpu" and not interpreted, reason="needs a CUDA device, or TRITON_INTERPRET=1"),
-]
-
-
-def marked(test: Callable[..., None]) -> Callable[..., None]:
-    for mark in needs_triton:
-        test = mark(test)
-    return test
+runs = importlib.util.find_spec("triton") is not None and (device.type == "cuda" or interpreted)
+needs_triton = pytest.mark.skipif(not runs, reason="needs Triton and a CUDA device, or TRITON_INTERPRET=1")
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -54,7 +47,7 @@ def assert_same_rows(ours: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor],
 SHAPES = [(5, 16), (3, 20), (4, 1408), (2, 6144)]
 
 
-@marked
+@needs_triton
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_are_what_plain_pytorch_makes_of_them(shape: tuple[int, int], dtype: torch.dtype) -> None:
@@ -65,7 +58,7 @@ def test_rows_are_what_plain_pytorch_makes_of_them(shape: tuple[int, int], dtype
     assert_same_rows(plain_rows(x, gelu=True), quantised(F.gelu(x.float())))
 
 
-@marked
+@needs_triton
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("adds", [True, False])
@@ -83,7 +76,7 @@ def test_a_sum_its_norm_and_its_rows_come_together(shape: tuple[int, int], dtype
         assert_same_rows(rows, quantised(norm(total.float())), tolerance=1e-4)
 
 
-@marked
+@needs_triton
 def test_a_row_of_zeros_has_no_scale_to_divide_by_and_rows_may_lie_anyhow() -> None:
     from factorjepa.backbones.eightrows import plain_rows
 
@@ -94,36 +87,101 @@ def test_a_row_of_zeros_has_no_scale_to_divide_by_and_rows_may_lie_anyhow() -> N
     assert_same_rows(plain_rows(spread), quantised(spread))
 
 
-@marked
-def test_a_block_by_kernels_says_what_it_says_without() -> None:
-    encoder = build("nano").encoder.requires_grad_(False).to(device)
+@needs_triton
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # of the interpreter
+def test_what_is_no_number_is_not_hidden() -> None:
+    from factorjepa.backbones.eightrows import plain_rows
+
+    x = torch.ones(3, 32, device=device)
+    x[1, 5], x[2, 7] = torch.nan, torch.inf
+    rows, scale = plain_rows(x)
+    assert (rows.float() * scale).isnan().any(-1).tolist() == [False, True, True]
+
+
+def lowered(dtype: torch.dtype = torch.float32) -> tuple[Encoder, Tensor, Tensor]:
+    """An encoder in eight bits whose norms and biases all differ, tokens for it, and their positions."""
+    encoder = build("nano").encoder.requires_grad_(False)
+    for number, parameter in enumerate(encoder.parameters()):
+        if parameter.dim() == 1:
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)) * 0.3)
+    encoder.to(device, dtype)
     in_eight_bits([encoder], encoder.spec.depth)
+    x = torch.randn(2, 64, encoder.spec.dim, generator=torch.Generator().manual_seed(3)).to(device, dtype)
+    return encoder, x, encoder.rotary(1, 8, 8, like=x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *([torch.bfloat16] if device.type == "cuda" else [])])
+@pytest.mark.parametrize("kernels", [pytest.param(True, marks=needs_triton), False])
+def test_a_block_by_kernels_says_what_it_says_without(
+    dtype: torch.dtype, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so it does where plain PyTorch stands in for them, which shows what goes where on any machine."""
+    encoder, x, rotary = lowered(dtype)
     block = encoder.blocks[2]
     assert isinstance(block, EightBitBlock)
-    x = torch.randn(2, 64, encoder.spec.dim, generator=torch.Generator().manual_seed(3)).to(device)
-    rotary = encoder.rotary(1, 8, 8, like=x)
-    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        ours = block.by_kernels(x, rotary)
-        patch.setattr(eightbit, "can_fuse", lambda x: False)
-        plain = block(x, rotary)
+    if not kernels:
+        plainly = types.ModuleType("eightrows")
+        plainly.normed_rows = lambda x, more, norm: (  # type: ignore[attr-defined]
+            (total := x if more is None else x + more),
+            quantised(norm(total)),
+        )
+        plainly.plain_rows = lambda x, gelu=False: quantised(F.gelu(x) if gelu else x)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "factorjepa.backbones.eightrows", plainly)
+    ours = block.by_kernels(x, rotary)
+    monkeypatch.setattr(eightbit, "can_fuse", lambda x: False)
+    plain = block(x, rotary)
     assert ours.shape == plain.shape
-    close = 0.01 if device.type == "cuda" else 0.2  # interpreted, one number in fifty is half as large
-    assert (ours - plain).norm() / (plain - x).norm() < close  # of what the block changes
+    assert ours.dtype == plain.dtype
+    # Of what the block changes. Interpreted, one number in fifty is half as large.
+    close = 0.2 if kernels and device.type == "cpu" else 0.02 if kernels else 1e-6
+    assert (ours - plain).float().norm() / (plain - x).float().norm() < close
+
+
+def test_a_block_in_eight_bits_is_the_block_that_it_was_made_of() -> None:
+    encoder = build("nano").encoder.requires_grad_(False).eval()
+    names = [name for name, _ in encoder.named_parameters()]
+    in_eight_bits([encoder], encoder.spec.depth)
+    assert not any(block.training for block in encoder.blocks)
+    assert [name for name, _ in encoder.named_parameters() if not name.endswith(".scale")] == names
 
 
 @pytest.mark.skipif(device.type == "cuda", reason="is about machines without a GPU")
 def test_without_a_gpu_nothing_is_tried_and_blocks_work_by_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not has_kernels(torch.device("cpu"))
+    assert not has_kernels(torch.device("cpu"), torch.float32, 64, 16)
     monkeypatch.setattr(EightBitBlock, "by_kernels", lambda *given: pytest.fail("no kernels here"))
     encoder = build("nano").encoder.requires_grad_(False)
     in_eight_bits([encoder], 1)
     assert encoder(torch.zeros(1, 3, 16, 64, 64)).isfinite().all()
 
 
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """What was found out about a device is found out anew, before and after."""
+    for tried in (has_kernels, blocks.triton_works):
+        tried.cache_clear()
+    yield
+    for tried in (has_kernels, blocks.triton_works):
+        tried.cache_clear()
+
+
 @pytest.mark.skipif(device.type == "cpu", reason="needs a CUDA device")
-def test_on_a_gpu_kernels_are_used_and_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert has_kernels(device)
-    has_kernels.cache_clear()
-    monkeypatch.setattr(eightbit, "triton_works", lambda device: False)
-    assert not has_kernels(device)
-    has_kernels.cache_clear()
+@pytest.mark.parametrize("wanted", [True, False])
+def test_on_a_gpu_kernels_are_used_and_can_be_left_out(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch, forgetful: None
+) -> None:
+    monkeypatch.setenv("FACTORJEPA_FUSED", "1" if wanted else "0")
+    used: list[Tensor] = []
+    by_kernels = EightBitBlock.by_kernels
+
+    def noted(block: EightBitBlock, x: Tensor, rotary: Tensor | None) -> Tensor:
+        used.append(x)
+        return by_kernels(block, x, rotary)
+
+    monkeypatch.setattr(EightBitBlock, "by_kernels", noted)
+    encoder, x, rotary = lowered()
+    encoder.blocks[0](x, rotary)
+    assert bool(used) == wanted
+    with_gradient = x.clone().requires_grad_()
+    used.clear()
+    assert encoder.blocks[0](with_gradient, rotary).requires_grad
+    assert not used  # they have no gradient

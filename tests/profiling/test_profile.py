@@ -121,6 +121,8 @@ def test_the_ninety_fifth_percentile_is_a_measured_time() -> None:
         ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>", "optimiser"),
         ("Memcpy HtoD (Pinned -> Device)", "copies"),
         ("triton_per_fused_add_native_layer_norm_3", "fused elementwise"),
+        ("_turn_back", "fused elementwise"),
+        ("_normed", "fused elementwise"),
         ("void at::native::vectorized_elementwise_kernel<4>", "elementwise"),
     ],
 )

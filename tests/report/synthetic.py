@@ -87,7 +87,7 @@ def scores(
                 for info in (*PRIMARY, *OTHERS):
                     base, better = BASE[info.name], (1 - factor) * gain
                     sign = -1 if info.direction == "lower" else 0.6 if info.name != "motion_cosine" else 1.0
-                    if info.name == "motion_cosine" and method.startswith("factorjepa"):
+                    if info.name == "motion_cosine" and (method.startswith("factorjepa") or method in VARIANTS):
                         better = 0.03 * gain
                     if info.name == "temporal_order":
                         better = 0.0

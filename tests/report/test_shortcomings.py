@@ -136,6 +136,12 @@ def test_targets_of_other_clips_that_do_as_well_are_told() -> None:
     negative = [line for line in said.evidence if line.startswith("Negative control, exploratory: FactorJEPA over ")]
     assert len(negative) == 2
     assert "misaligned targets\u201d: better on Future-frame L1" in negative[1]
+    found = compare(scores, QUICK)
+    found.contrasts[:] = [
+        dataclasses.replace(row, decision="worse") if row.b == "shuffled_targets" else row for row in found.contrasts
+    ]
+    said = answers(Material("x", scores, found), "nano")[0]
+    assert said.short.endswith("not shown to help: it is worse than \u201cFactorJEPA, shuffled targets\u201d.")
     alone = synthetic.scores(cities=8, sources=2, clips=1, methods=methods[:3], structure=False)
     assert "targets are of the clip" not in answers(Material("x", alone, compare(alone, QUICK)), "nano")[0].short
 

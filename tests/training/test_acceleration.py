@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from factorjepa.backbones.eightbit import EightBitLinear
+from factorjepa.backbones.eightbit import EightBitBlock, EightBitLinear
 from factorjepa.errors import BackboneError, TrainingError
-from factorjepa.training import acceleration
 from factorjepa.training.acceleration import accelerated, can_compile, compile_blocks, refuse_bits
 from factorjepa.training.engine import Engine
 from factorjepa.training.settings import TrainSettings
@@ -69,7 +68,8 @@ def test_blocks_in_eight_bits_are_compiled_where_our_kernels_do_not_serve_them(
     learner = Engine(settings(method="factorjepa_raw", trainable_blocks=1), CPU).learner
     learner.enter(0)
     learner.lower_frozen(torch.float32, bits=8)
-    monkeypatch.setattr(acceleration, "has_kernels", lambda device: kernels)
+    monkeypatch.setattr(EightBitBlock, "has_kernels", lambda *given: kernels)
+    monkeypatch.setenv("FACTORJEPA_FUSED", "1")
     compile_blocks(learner, backend="eager")
     compiled = [block._compiled_call_impl is not None for block in learner.encoder.blocks]
     assert compiled == [not kernels] * 3 + [True]

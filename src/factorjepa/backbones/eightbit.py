@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BackboneError
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 EIGHT = torch.float8_e4m3fn
 LARGEST = torch.finfo(EIGHT).max
 SMALLEST = 1e-12  # of a scale: a row of zeros has none
+_ROUNDED = 0.05  # of the largest number, at most, where eight bits and bf16 round
 _LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 
 
@@ -53,13 +55,21 @@ class EightBitBlock(Block):
     """A block whose linear layers are in eight bits. It never trains."""
 
     def __init__(self, block: Block) -> None:
+        assert type(block) is Block, f"{type(block).__name__} may do something else"
         nn.Module.__init__(self)  # its parts are the block's own
         self.norm1, self.attn, self.norm2, self.mlp = block.norm1, block.attn, block.norm2, block.mlp
+        self.train(block.training)
 
     def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
-        if can_fuse(x_BND) and has_kernels(x_BND.device):
+        through = torch.is_grad_enabled() and x_BND.requires_grad  # our kernels have no gradient
+        if not through and can_fuse(x_BND) and self.has_kernels(x_BND.device, x_BND.dtype):
             return self.by_kernels(x_BND, rotary)
         return super().forward(x_BND, rotary)
+
+    def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether our kernels work for its widths."""
+        fc2 = cast(EightBitLinear, self.mlp.fc2)
+        return has_kernels(device, dtype, *reversed(fc2.weight.shape))
 
     def by_kernels(self, x_BND: Tensor, rotary: Tensor | None) -> Tensor:
         """The same with sums, norms and GELU in the kernels that round their rows."""
@@ -75,21 +85,27 @@ class EightBitBlock(Block):
 
 
 @functools.cache
-def has_kernels(device: torch.device) -> bool:
-    """Whether our kernels for rows work there; tried once."""
+def has_kernels(device: torch.device, dtype: torch.dtype, hidden: int, dim: int) -> bool:
+    """Whether our kernels for rows work there, tried once on all that a block of these widths asks of them."""
     if device.type != "cuda" or not triton_works(device):
         return False
     try:
         from .eightrows import normed_rows, plain_rows
 
         with torch.inference_mode(False), torch.no_grad():
-            x, norm = torch.ones(1, 16, device=device), nn.LayerNorm(16, device=device)
-            normed_rows(x, x, norm)
-            plain_rows(x, gelu=True)
+            x, norm = torch.randn(4, dim, device=device, dtype=dtype), nn.LayerNorm(dim, device=device, dtype=dtype)
+            wide = torch.randn(4, hidden, device=device, dtype=dtype)
+            tried = [
+                (normed_rows(x, None, norm)[1], norm(x)), (normed_rows(x, x, norm)[1], norm(x + x)),
+                (plain_rows(x), x), (plain_rows(wide, gelu=True), F.gelu(wide)),
+            ]  # fmt: skip
+            wrong = max(float((rows.float() * scale - y).abs().max() / y.abs().max()) for (rows, scale), y in tried)
     except Exception as error:  # whatever a compiler's tool chain may say
-        log.warning("Triton does not work here, plain PyTorch puts rows into eight bits: %s", error)
+        log.warning("our kernels do not work here, plain PyTorch puts rows into eight bits: %s", error)
         return False
-    return True
+    if not wrong < _ROUNDED:
+        log.warning("our kernels are wrong here (by %.2g), plain PyTorch puts rows into eight bits", wrong)
+    return wrong < _ROUNDED
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:

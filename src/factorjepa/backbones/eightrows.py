@@ -68,10 +68,10 @@ def _normed(
         tl.store(total + row * width + at, kept, mask=here)
         value = kept.to(tl.float32)  # the norm of what is written, as it would be read again
     apart = tl.where(here, value - tl.sum(value) / width, 0.0)
-    size = tl.rsqrt(tl.sum(apart * apart) / width + eps)
+    sharper = tl.rsqrt(tl.sum(apart * apart) / width + eps)
     factor = tl.load(weight + at, mask=here, other=0.0).to(tl.float32)
     shift = tl.load(bias + at, mask=here, other=0.0).to(tl.float32)
-    _write(apart * size * factor + shift, rows, scale, row, at, here, width, largest, smallest)
+    _write(apart * sharper * factor + shift, rows, scale, row, at, here, width, largest, smallest)
 
 
 @triton.jit
@@ -87,8 +87,8 @@ def _plain(x, rows, scale, width, largest, smallest, GELU: tl.constexpr, SIZE: t
 
 @triton.jit
 def _write(value, rows, scale, row, at, here, width, largest, smallest):
-    """A row, divided by its scale: `eightbit.quantised`."""
-    divisor = tl.maximum(tl.max(tl.abs(value)), smallest) / largest
+    """A row, divided by its scale: `eightbit.quantised`. Largest of all skips what is no number: a sum does not."""
+    divisor = tl.maximum(tl.max(tl.abs(value)), smallest) / largest + 0.0 * tl.sum(value)
     tl.store(scale + row, divisor)
     rounded = tl.minimum(tl.maximum(value / divisor, -largest), largest)
     tl.store(rows + row * width + at, rounded.to(rows.dtype.element_ty), mask=here)

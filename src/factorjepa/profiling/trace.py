@@ -11,13 +11,14 @@ import torch
 
 from .timing import wait
 
-# In this order: a name belongs to the first kind that it fits. `triton` kernels are what the compiler has fused.
+# In this order: a name belongs to the first kind that it fits. `triton` kernels are what the compiler has fused, the
+# others of that kind our own (`backbones/turning.py`, `eightrows.py`).
 KINDS = {
     "attention": re.compile(r"fmha|flash|sdpa|attention", re.IGNORECASE),
     "products": re.compile(r"gemm|gemv|nvjet|cutlass|cublas|xmma|wgmma|splitk", re.IGNORECASE),
     "optimiser": re.compile(r"multi_tensor|adam|lerp|foreach", re.IGNORECASE),
     "copies": re.compile(r"memcpy|memset", re.IGNORECASE),
-    "fused elementwise": re.compile(r"^triton"),
+    "fused elementwise": re.compile(r"^(triton|_turn|_turn_back|_normed|_plain$)"),
     "elementwise": re.compile(""),
 }
 

@@ -168,12 +168,16 @@ def _wrong_targets(material: Material, backbone: str) -> tuple[list[str], str]:
         f"{_decisions(material, rows)}."
         for (a, b), rows in found.items()
     ]
-    level = [
-        apart(material.title_of(b)) for (_, b), rows in found.items() if not any(row.decision == BETTER for row in rows)
+    level = [apart(material.title_of(b)) for (_, b), rows in found.items() if not any(map(decided, rows))]
+    worse = [
+        apart(material.title_of(b))
+        for (_, b), rows in found.items()
+        if {row.decision for row in rows if decided(row)} == {WORSE}
     ]
-    if not level:
-        return evidence, ""
-    return evidence, f" That targets are of the clip is not shown to help: nothing is decided over {listed(level)}."
+    doubts = [f"nothing is decided over {listed(level)}"] if level else []
+    doubts += [f"it is worse than {listed(worse)}"] if worse else []
+    said = f" That targets are of the clip is not shown to help: {'; '.join(doubts)}." if doubts else ""
+    return evidence, said
 
 
 def _why_not(material: Material, backbone: str, total: Sequence[ContrastRow]) -> str:

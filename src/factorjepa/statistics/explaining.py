@@ -83,6 +83,11 @@ STEPS = (
     Step("factorization, given late states, Auto-RGN's blocks", "factorjepa_raw_chosen", "mono_states_late_chosen"),
     Step("targets and stages as well, late states, Auto-RGN's blocks", "factorjepa_chosen", "factorjepa_raw_chosen"),
     Step(
+        "targets and stages through a dense head, late states, Auto-RGN's blocks",
+        "mono_matched_late_chosen",
+        "mono_states_late_chosen",
+    ),
+    Step(
         "factorization, given late states, targets and stages, Auto-RGN's blocks",
         "factorjepa_chosen",
         "mono_matched_late_chosen",

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import os
 from collections.abc import Iterator
 
 import torch
 
 from ..backbones.blocks import Block, fastest_attention
-from ..backbones.eightbit import EightBitBlock, can_multiply, has_kernels
+from ..backbones.eightbit import EightBitBlock, can_multiply
 from ..errors import TrainingError
 from ..predictors.branches import GatedAgents, Pairs
 from .learner import Learner
@@ -78,6 +79,12 @@ def can_compile(device: torch.device) -> bool:
     return True
 
 
+def _kernels_instead(block: EightBitBlock) -> bool:
+    """Whether our kernels are preferred to compiling it, which leave the compiler nothing: `FACTORJEPA_FUSED=1`."""
+    weight = block.norm1.weight
+    return os.environ.get("FACTORJEPA_FUSED") == "1" and block.has_kernels(weight.device, weight.dtype)
+
+
 def compile_blocks(learner: Learner, backend: str = "inductor", dynamic: bool | None = None) -> None:
     """Compile what takes the time, in place; parameters keep their names.
 
@@ -86,8 +93,8 @@ def compile_blocks(learner: Learner, backend: str = "inductor", dynamic: bool | 
     """
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     for module in learner.modules():
-        if isinstance(module, EightBitBlock) and has_kernels(module.norm1.weight.device):
-            continue  # our kernels leave the compiler nothing
+        if isinstance(module, EightBitBlock) and _kernels_instead(module):
+            continue
         if isinstance(module, Block):
             module.compile(backend=backend, dynamic=dynamic)
         elif isinstance(module, GatedAgents):

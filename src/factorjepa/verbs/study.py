@@ -82,13 +82,13 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     from ..errors import ConfigError
     from ..report.making import make_report
     from ..study import STAGES
-    from ..words import nearest
+    from ..words import listed, nearest
 
     if until not in STAGES:
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
     settings.check()
     if unused := sorted(settings.tuned.keys() - set(settings.methods)):
-        said = f"tuned: {', '.join(unused)} is not among the study's methods, and is not used"
+        said = f"tuned: not used for {listed(unused)}, which the study does not have"
         error_console.print(said, highlight=False, soft_wrap=True)
     corpus, scores = settings.corpus(out), out / "scores"
     windows = out / "windows" if settings.windows else None

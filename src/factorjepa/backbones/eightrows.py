@@ -2,7 +2,7 @@
 """Rows in eight bits by one kernel each, with what comes before them: a sum and its norm, GELU, or nothing.
 
 In plain PyTorch (`eightbit.quantised`) it takes six kernels, most of them in fp32, each over all rows: in blocks that
-are not compiled they take three times as long as the products they are for. Import this where Triton is.
+are not compiled they take up to three times as long as the products they are for. Import this where Triton is.
 
 Shapes: n rows, D numbers of a row.
 """

@@ -105,6 +105,8 @@ STEPS = (
         "factorjepa_both_chosen",
         "mono_matched_chosen",
     ),
+    Step("everything but the factorization, late states, Auto-RGN's blocks", "mono_matched_late_chosen", "auto_rgn"),
+    Step("everything but the factorization, Auto-RGN's blocks", "mono_matched_chosen", "auto_rgn"),
     Step("everything, Auto-RGN's blocks", "factorjepa_chosen", "auto_rgn"),
     Step("everything, states early and late, Auto-RGN's blocks", "factorjepa_both_chosen", "auto_rgn"),
     Step("pairs, through a dense head, Auto-RGN's blocks", "mono_states_chosen", "mono_agents_chosen"),

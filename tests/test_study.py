@@ -12,9 +12,12 @@ import pytest
 import torch
 import yaml
 
+from corpus.clips import make_clip
 from factorjepa.adaptation import METHODS
 from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.config import preset_folder, resolve
+from factorjepa.corpus.manifest import Manifest
+from factorjepa.corpus.splits import Split
 from factorjepa.errors import BackboneError, ConfigError, TrainingError
 from factorjepa.study import STAGES, StudySettings
 from factorjepa.verbs.study import _beside
@@ -76,6 +79,14 @@ def test_weights_are_missed_or_refused_before_the_study_begins() -> None:
 def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) -> None:
     assert study().corpus(tmp_path) == tmp_path / "dense"
     assert study("data=study/dense").corpus(tmp_path) == Path("study/dense")
+
+
+def test_a_corpus_without_clips_to_test_on_is_refused_at_once(tmp_path: Path) -> None:
+    splits = [Split.TRAIN, Split.TRAIN, Split.VALIDATION]
+    Manifest([make_clip(number, split) for number, split in enumerate(splits)]).write(tmp_path)
+    with pytest.raises(ConfigError, match="has no test clips; give it more sources"):
+        study(f"data={tmp_path}").check()
+    study(f"data={tmp_path}", "split=validation").check()
 
 
 @pytest.mark.parametrize(

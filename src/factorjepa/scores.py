@@ -163,7 +163,9 @@ class Scores:
             diagnostics = {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()}
             evaluator, runs = about["evaluator"], [RunInfo.of_record(run) for run in about["runs"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ScoresError(f"{path}: was written by another version ({error}); evaluate again") from error
+            raise ScoresError(
+                f"{path}: is damaged or was written by another version ({error}); evaluate again"
+            ) from error
         return cls(table, diagnostics, evaluator, runs)
 
     @classmethod

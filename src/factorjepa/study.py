@@ -27,6 +27,7 @@ from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
+from .words import listed
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -107,7 +108,9 @@ class StudySettings(Settings):
             if path is not None and not Path(path).is_file():
                 raise ConfigError(f"{name}: there is no file {path}")
         if self.data is not None:
-            Corpus.open(Path(self.data))
+            there = {clip.split for clip in Corpus.open(Path(self.data)).manifest}
+            if lacks := [str(one) for one in (Split.TRAIN, Split.VALIDATION, Split(self.split)) if one not in there]:
+                raise ConfigError(f"data: {self.data} has no {listed(lacks)} clips; give it more sources, or others")
         self.candidates(Path(), Path())
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]

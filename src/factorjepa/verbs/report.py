@@ -34,7 +34,10 @@ def report(
         list[Path] | None, typer.Option(help="Folders of runs for the training curves (default: those evaluated).")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="The corpus, for the statement about data and privacy.")] = None,
-    to: Annotated[Path | None, typer.Option("--out", help="Folder for the page (default: report/ in OUT).")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for the page (default: report/ in OUT; the comparison lies in OUT)."),
+    ] = None,
 ) -> None:
     """One page that answers: does factorization help, by how much, how sure are we, where does it fail.
 

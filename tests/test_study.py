@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -81,12 +82,17 @@ def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) ->
     assert study("data=study/dense").corpus(tmp_path) == Path("study/dense")
 
 
-def test_a_corpus_without_clips_to_test_on_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     splits = [Split.TRAIN, Split.TRAIN, Split.VALIDATION]
     Manifest([make_clip(number, split) for number, split in enumerate(splits)]).write(tmp_path)
     with pytest.raises(ConfigError, match="has no test clips; give it more sources"):
         study(f"data={tmp_path}").check()
     study(f"data={tmp_path}", "split=validation").check()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(ConfigError, match="is read-only, and packets and strata go into it; take a copy"):
+        study(f"data={tmp_path}", "split=validation").check()
 
 
 @pytest.mark.parametrize(

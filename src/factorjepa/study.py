@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -111,6 +112,8 @@ class StudySettings(Settings):
             there = {clip.split for clip in Corpus.open(Path(self.data)).manifest}
             if lacks := [str(one) for one in (Split.TRAIN, Split.VALIDATION, Split(self.split)) if one not in there]:
                 raise ConfigError(f"data: {self.data} has no {listed(lacks)} clips; give it more sources, or others")
+            if not os.access(self.data, os.W_OK):
+                raise ConfigError(f"data: {self.data} is read-only, and packets and strata go into it; take a copy")
         self.candidates(Path(), Path())
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]

@@ -178,6 +178,7 @@ def budget(
             "" if row.within else f"[red]outside 5 %: {row.advice}[/]",
         )  # fmt: skip
     console.print(table)
+    console.print("of FactorJEPA's: a control's is of the form of FactorJEPA that it stands beside.", highlight=False)
     if arch in PAPER:
         console.print(
             "paper: as its Panel D states them. Counts differ because the released weights do: their MLPs are not four "

@@ -102,6 +102,7 @@ def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_on
         ("training.method=full", "method is the study's own"),
         ("tuning={lr: [1e-3, 0.001]}", "more than once"),
         ("tuned={lora: {lrr: 4}}", "did you mean 'lr'"),
+        ("tuned={lora: {method: full}}", "method is the study's own"),
         ("lpips=nowhere.pth", "lpips: there is no file nowhere.pth"),
         ("detector=nowhere.onnx", "detector: there is no file"),
     ],

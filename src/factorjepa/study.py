@@ -99,8 +99,6 @@ class StudySettings(Settings):
         """What later stages would refuse after hours of work is refused now."""
         for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
-        for name, values in self.tuned.items():  # of methods that are left out too
-            resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **values})
         resolve(WorldSettings, self.world, self.street)
         resolve(TeacherSettings, None, self.teacher)
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
@@ -117,6 +115,8 @@ class StudySettings(Settings):
         self.candidates(Path(), Path())
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]
+        for name in self.tuned.keys() - set(self.methods):  # what is not used may still be wrong
+            resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **self.tuned[name]})
         for arch, weights in {(job.arch, job.weights) for job in jobs}:
             check_weights(arch, weights)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

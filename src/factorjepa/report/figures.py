@@ -69,26 +69,32 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
         if any(row.adjustment or math.isfinite(row.effect) for row in its.values()) or (its and name == "total"):
             one = next(iter(its.values()))
             attribution.append(Line(f"{word}: {material.title_of(one.a)} over {material.title_of(one.b)}", its, word))
-    if attribution:
-        groups.append(Group("Attribution, prespecified (Holm)", attribution))
     variants = material.variants(backbone)
-    if variants and not any(math.isfinite(row.effect) for line in attribution for row in line.rows.values()):
-        groups.clear()
+    if any(math.isfinite(row.effect) for line in attribution for row in line.rows.values()) or not variants:
+        groups += [Group("Attribution, prespecified (Holm)", attribution)] if attribution else []
     left_out = 0
     for ours in variants or [OURS]:
-        others: dict[str, Line] = {}
-        for row in rows:
-            over_another = row.a == ours and material.family(row.b) != "ablation"
-            if row.family == "exploratory" and over_another and row.b not in others:
-                its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
-                others[row.b] = Line(f"over {material.title_of(row.b)}", its)
-        shown = [others[method] for method in material.methods(backbone) if method in others]
-        kept = {others[method].label for method in material.few(backbone, MOST_LINES) if method in others}
-        if left := [line for line in shown if line.label in kept]:
-            title, short = material.title_of(ours), "Against every other (BH)"
-            groups.append(Group(f"{title}, exploratory (BH)", left, title if variants else short))
-        left_out += len(shown) - len(left)
+        lines, without_room = _over_others(material, backbone, ours)
+        title = material.title_of(ours)
+        if lines:
+            short = title if variants else "Against every other (BH)"
+            groups.append(Group(f"{title}, exploratory (BH)", lines, short))
+        left_out += without_room
     return groups, left_out
+
+
+def _over_others(material: Material, backbone: str, ours: str) -> tuple[list[Line], int]:
+    """A method over every other that is no form of it, and how many of them had no room."""
+    rows, others = material.contrasts(backbone), dict[str, Line]()
+    for row in rows:
+        over_another = row.a == ours and material.family(row.b) != "ablation"
+        if row.family == "exploratory" and over_another and row.b not in others:
+            its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
+            others[row.b] = Line(f"over {material.title_of(row.b)}", its)
+    shown = [others[method] for method in material.methods(backbone) if method in others]
+    kept = {others[method].label for method in material.few(backbone, MOST_LINES) if method in others}
+    lines = [line for line in shown if line.label in kept]
+    return lines, len(shown) - len(lines)
 
 
 def headline(material: Material, backbone: str) -> tuple[list[Markup], int]:

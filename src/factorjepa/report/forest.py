@@ -92,7 +92,8 @@ def forest(groups: Sequence[Group], diagnostics: Mapping[str, str], width: float
         y += _GROUP
         for each in group.lines:
             centre = y + _ROW / 2
-            parts.append(plot.label(0, centre, each.label if roomy else each.short or each.label, labels - 4))
+            shown = each.label if roomy else each.short or each.label
+            parts.append(plot.label(0, centre, shown, labels - 4, hint=each.label))
             for name, scale in scales.items():
                 if name in each.rows:
                     parts.append(

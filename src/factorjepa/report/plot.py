@@ -99,9 +99,9 @@ def fitted(said: str, room: float, size: float = SIZE) -> str:
     return said if len(said) <= most else said[: max(most - 1, 1)].rstrip() + "…"
 
 
-def label(x: float, y: float, said: str, room: float, class_: str | None = None) -> Markup:
+def label(x: float, y: float, said: str, room: float, class_: str | None = None, hint: str = "") -> Markup:
     """A name in the middle of a row at `y`: whole where there is room, else on two lines of small letters."""
-    whole = tag("title", said)
+    whole = tag("title", hint or said)
     if width_of(said) <= room:
         return tag("text", whole, said, x=x, y=y + 3.8, class_=class_)
     first, *rest = textwrap.wrap(said, int(room / (_EM * SMALL)))

@@ -49,6 +49,22 @@ def _both_chosen(step: Step) -> Step:
     return Step(f"{step.title}; early and late, Auto-RGN's blocks", f"{step.a}_both_chosen", f"{step.b}_both_chosen")
 
 
+def _on_chosen_blocks(states: str, raw: str, ours: str, controls: str) -> tuple[Step, ...]:
+    """From Auto-RGN to FactorJEPA on its blocks, through the form without targets and through the dense heads."""
+    dense, taught = f"mono_states{controls}", f"mono_matched{controls}"
+    steps = (
+        (f"{states}, through a dense head", dense, "auto_rgn"),
+        (f"factorization, given {states}", raw, dense),
+        (f"{states} and factorization together", raw, "auto_rgn"),
+        (f"targets and stages as well, {states}", ours, raw),
+        (f"targets and stages through a dense head, {states}", taught, dense),
+        (f"factorization, given {states}, targets and stages", ours, taught),
+        (f"everything but the factorization, {states}", taught, "auto_rgn"),
+        (f"everything, {states}", ours, "auto_rgn"),
+    )
+    return tuple(Step(f"{title}; Auto-RGN's blocks", a, b) for title, a, b in steps)
+
+
 _ONE_CHANGE = (
     _TARGETS, _VIEWS, _CURRICULUM, _TARGETS_VIEWED, _SHUFFLED, _MISALIGNED, _INTERACTIONS, _RAW_INTERACTIONS, _MOTION,
 )  # fmt: skip
@@ -78,37 +94,9 @@ STEPS = (
     Step("factorization, states early and late, and targets", "factorjepa_both", "mono_matched_both"),
     _RAW_CHOSEN,
     _CHOSEN,
-    Step("states and factorization together, Auto-RGN's blocks", "factorjepa_raw_chosen", "auto_rgn"),
-    Step("late states through a dense head, Auto-RGN's blocks", "mono_states_late_chosen", "auto_rgn"),
-    Step("factorization, given late states, Auto-RGN's blocks", "factorjepa_raw_chosen", "mono_states_late_chosen"),
-    Step("targets and stages as well, late states, Auto-RGN's blocks", "factorjepa_chosen", "factorjepa_raw_chosen"),
-    Step(
-        "targets and stages through a dense head, late states, Auto-RGN's blocks",
-        "mono_matched_late_chosen",
-        "mono_states_late_chosen",
-    ),
-    Step(
-        "factorization, given late states, targets and stages, Auto-RGN's blocks",
-        "factorjepa_chosen",
-        "mono_matched_late_chosen",
-    ),
-    Step("object states through a dense head, Auto-RGN's blocks", "mono_states_chosen", "auto_rgn"),
+    *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
     _BOTH_CHOSEN,
-    Step("factorization, given states, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "mono_states_chosen"),
-    Step(
-        "states early and late and factorization together, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "auto_rgn"
-    ),
-    Step("targets and stages as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_raw_both_chosen"),
-    Step("targets and stages through a dense head, Auto-RGN's blocks", "mono_matched_chosen", "mono_states_chosen"),
-    Step(
-        "factorization, given states, targets and stages, Auto-RGN's blocks",
-        "factorjepa_both_chosen",
-        "mono_matched_chosen",
-    ),
-    Step("everything but the factorization, late states, Auto-RGN's blocks", "mono_matched_late_chosen", "auto_rgn"),
-    Step("everything but the factorization, Auto-RGN's blocks", "mono_matched_chosen", "auto_rgn"),
-    Step("everything, Auto-RGN's blocks", "factorjepa_chosen", "auto_rgn"),
-    Step("everything, states early and late, Auto-RGN's blocks", "factorjepa_both_chosen", "auto_rgn"),
+    *_on_chosen_blocks("states early and late", "factorjepa_raw_both_chosen", "factorjepa_both_chosen", "_chosen"),
     Step("pairs, through a dense head, Auto-RGN's blocks", "mono_states_chosen", "mono_agents_chosen"),
     Step(
         "factorization, given agents and no pairs, Auto-RGN's blocks",

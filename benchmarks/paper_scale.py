@@ -3,17 +3,18 @@
     python benchmarks/paper_scale.py --arch vjepa2_1_vit_giant_384 --out results --minutes 9
     python benchmarks/paper_scale.py --arch nano --device cpu --out results --quick       # tries every phase
 
-Phases, by importance: `table` (training without and with the frozen-trunk cache, latency compiled, as a CUDA graph and
-end to end), `eager` (the same uncompiled), `trace` (kernels of an update), `crowd` (cost against agents and pairs),
-`batch` (larger passes), `picture` (cost against resolution and frames). Every case goes into
-`OUT/ARCH.json` as soon as it is known; a case that fails is noted and the next one goes on; what would begin after
-`--minutes` is left out and named.
+Phases, by importance: `table` (training without and with the frozen-trunk cache, latency compiled and as a CUDA graph),
+`more` (training with factor views, latency end to end), `eager` (training and latency uncompiled), `trace` (kernels of
+an update), `crowd` (cost against agents and pairs), `batch` (larger passes), `picture` (cost against resolution and
+frames). Every case goes into `OUT/ARCH.json` as soon as it is known; a case that fails is noted and the next one goes
+on; what would begin after `--minutes` is left out and named.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
 import json
 import sys
@@ -38,7 +39,7 @@ from factorjepa.profiling.training import CLIPS, TrainingCase, training_cost
 from factorjepa.training.acceleration import compile_blocks
 from factorjepa.training.settings import PRESET_OF, TrainSettings
 
-PHASES = ("machine", "table", "eager", "trace", "crowd", "batch", "picture")
+PHASES = ("machine", "table", "more", "eager", "trace", "crowd", "batch", "picture")
 GPUS = 8  # of the paper's node: they share an update of 128 clips
 
 
@@ -97,13 +98,12 @@ class Session:
             ):
                 self.case("machine", f"{name}, {backend}", lambda b=backend, s=shape, w=backward: _attention(b, s, w))
 
+    def trained(self, subject: Subject, **case: Any) -> Callable[[], dict[str, Any]]:
+        return lambda: training_cost(subject, TrainingCase(self.scenery, updates=self.updates, **case)).as_json()
+
     def table(self, subject: Subject) -> None:
-        scenery, quick = self.scenery, self.arguments.quick
-        warmup, runs = (1, 2) if quick else (50, 500)
-
-        def trained(**case: Any) -> Callable[[], dict[str, Any]]:
-            return lambda: training_cost(subject, TrainingCase(scenery, updates=self.updates, **case)).as_json()
-
+        scenery, trained = self.scenery, functools.partial(self.trained, subject)
+        warmup, runs = (1, 2) if self.arguments.quick else (50, 500)
         fastest = "compiled" if subject.compiled else "eager"
         self.case("training", f"{fastest}, no cache", trained())
         if "error" in self.found["training"].get(f"{fastest}, no cache", {}) and self.device.type == "cuda":
@@ -113,8 +113,12 @@ class Session:
         self.case("latency", fastest, lambda: model_latency(subject, scenery, fastest, warmup, runs).as_json())
         if self.device.type == "cuda":
             self.case("latency", "graph", lambda: model_latency(subject, scenery, "graph", warmup, runs).as_json())
-        self.case("training", f"{fastest}, cache, views", trained(cached=True, viewed=CURRICULUM_VIEWS))
-        self.case("latency", "end to end", lambda: end_to_end_latency(subject, scenery, fastest, 2, 2 if quick else 50))
+
+    def more(self, subject: Subject) -> None:
+        fastest, runs = "compiled" if subject.compiled else "eager", 2 if self.arguments.quick else 50
+        views = self.trained(subject, cached=True, viewed=CURRICULUM_VIEWS)
+        self.case("training", f"{fastest}, cache, views", views)
+        self.case("latency", "end to end", lambda: end_to_end_latency(subject, self.scenery, fastest, 2, runs))
 
     def without_cudnn(self) -> None:
         """For the rest of the session: should its attention refuse a shape, all else is still worth measuring."""

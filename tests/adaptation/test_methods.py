@@ -250,3 +250,15 @@ def test_the_budget_is_that_of_factorjepa_as_the_settings_make_it() -> None:
     wide = resolve(TrainSettings, "nano", ["predictor.ranks=[256,96,64]"], data="-")
     assert settings.budget("nano") == count_trainable("nano", settings.resolved_method(), settings.scope)
     assert wide.budget("nano") - settings.budget("nano") == 128 * (128 + 1 + 192 + 256)
+
+
+def test_views_alone_are_a_control_of_auto_rgn() -> None:
+    viewed, plain = METHODS["auto_rgn_views"], METHODS["auto_rgn"]
+    assert viewed.stages == METHODS["factorjepa"].stages != plain.stages
+    told = {"name", "title", "family", "why", "stages"}
+    assert all(
+        getattr(viewed, f.name) == getattr(plain, f.name) for f in dataclasses.fields(plain) if f.name not in told
+    )
+    assert viewed.reads_packets
+    assert not viewed.reads_states
+    assert not viewed.reads_targets

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..objective import LossWeights
 from ..predictors import MonolithicOptions
+from .autorgn import AUTO_RGN
 from .factor import CURRICULUM
 from .method import Method
 
@@ -27,6 +28,14 @@ SUPERVISED = Method(
     losses=LossWeights(visibility=0.0, separation=0.0, sparsity=0.0),  # without gates, channels and edges to act on
     stages=CURRICULUM,
     matched=True,
+)
+VIEWED = dataclasses.replace(
+    AUTO_RGN,
+    name="auto_rgn_views",
+    title="Auto-RGN + views",
+    family="control",
+    why="what stages and factor views give as augmentation, without states, targets and channels",
+    stages=CURRICULUM,
 )
 
 # A control has as many parameters as the form of FactorJEPA that it stands beside.

@@ -61,6 +61,8 @@ def _on_chosen_blocks(states: str, raw: str, ours: str, controls: str) -> tuple[
         (f"factorization, given {states}, targets and stages", ours, taught),
         (f"everything but the factorization, {states}", taught, "auto_rgn"),
         (f"everything, {states}", ours, "auto_rgn"),
+        (f"{states} and targets through a dense head, given stages and views", taught, "auto_rgn_views"),
+        (f"{states}, targets and factorization, given stages and views", ours, "auto_rgn_views"),
     )
     return tuple(Step(f"{title}; Auto-RGN's blocks", a, b) for title, a, b in steps)
 
@@ -94,6 +96,7 @@ STEPS = (
     Step("factorization, states early and late, and targets", "factorjepa_both", "mono_matched_both"),
     _RAW_CHOSEN,
     _CHOSEN,
+    Step("stages and factor views alone, Auto-RGN's blocks", "auto_rgn_views", "auto_rgn"),
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
     _BOTH_CHOSEN,
     *_on_chosen_blocks("states early and late", "factorjepa_raw_both_chosen", "factorjepa_both_chosen", "_chosen"),

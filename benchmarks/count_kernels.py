@@ -52,7 +52,7 @@ def count(method: str, scenery: Scenery, batch: int) -> collections.Counter[str]
         update.begin(settings.updates)
         for one in itertools.islice(batches, 1):
             with Counting() as counting:
-                loss, _ = update.loss(subject.learner, one, update.scales, settings.updates)
+                loss, _ = update.loss(subject.learner, one.to(subject.device), update.scales, settings.updates)
                 loss.backward()  # type: ignore[no-untyped-call]
     return counting.by_name
 

@@ -35,9 +35,10 @@ from factorjepa.profiling.subject import Subject
 from factorjepa.profiling.synthetic import Scenery, training_batches
 from factorjepa.profiling.timing import timed
 from factorjepa.profiling.trace import traced
-from factorjepa.profiling.training import CLIPS, TrainingCase, training_cost
+from factorjepa.profiling.training import CLIPS, TrainingCase, filled_trunk, training_cost
 from factorjepa.training.acceleration import compile_blocks
 from factorjepa.training.settings import PRESET_OF, TrainSettings
+from factorjepa.training.update import Update
 
 PHASES = ("machine", "table", "more", "eager", "trace", "crowd", "batch", "picture")
 GPUS = 8  # of the paper's node: they share an update of 128 clips
@@ -156,20 +157,23 @@ class Session:
         return found
 
     def trace(self, subject: Subject) -> None:
-        """One update of two passes under the profiler."""
+        """One update of two passes under the profiler, without and with the cache."""
         if self.device.type != "cuda":
             return
         settings = self.settings.model_copy(update={"accumulate": 2})
         passes = training_batches(settings, subject.grid(settings)[1], self.scenery, 2)
-        update, steps = subject.update(settings), itertools.count(settings.updates)
+        steps = itertools.count(settings.updates)
 
-        def one() -> None:
+        def one(update: Update) -> None:
             step = next(steps)
             update.begin(step)
             update(step, passes, len(passes))
 
-        one()
-        self.case("trace", "update, no cache", lambda: traced(one, self.device))
+        with filled_trunk(subject, settings, passes) as trunk:
+            for name, update in (("no cache", subject.update(settings)), ("cache", subject.update(settings, trunk))):
+                run = functools.partial(one, update)
+                run()
+                self.case("trace", f"update, {name}", functools.partial(traced, run, self.device))
 
     def crowd(self, subject: Subject) -> None:
         few = min(3, self.updates)

@@ -54,7 +54,9 @@ def to_video(frames: Tensor) -> Tensor:
     """Bytes `[B, T, H, W, 3]` to `float32 [B, 3, T, H, W]` with ImageNet statistics, where they are; as `normalise`."""
     import torch  # here: what only reads a corpus needs none
 
+    from .transfer import sent
+
     mean, std = (torch.tensor(values, dtype=torch.float64) for values in (IMAGENET_MEAN, IMAGENET_STD))
-    scale, shift = (one.float().to(frames.device).view(3, 1, 1, 1) for one in (1 / (255 * std), mean / std))
+    scale, shift = sent(torch.stack((1 / (255 * std), mean / std)).float(), frames.device).view(2, 3, 1, 1, 1)
     video = frames.permute(0, 4, 1, 2, 3).to(torch.float32, memory_format=torch.contiguous_format)
     return video.mul_(scale).sub_(shift)

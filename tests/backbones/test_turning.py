@@ -70,6 +70,18 @@ def test_a_slice_of_a_longer_table_serves_a_shorter_clip(monkeypatch: pytest.Mon
         torch.testing.assert_close(ours, reference, atol=1e-6, rtol=1e-6)
 
 
+def test_without_a_gradient_v_stays_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    from factorjepa.backbones.turning import turned
+
+    qkv, table = case(2, 3, 32, own=True)
+    got = turned(qkv, table)
+    assert got[2].data_ptr() == qkv[:, :, 2].data_ptr()
+    for ours, reference in zip(got, plain(Attention(96, 3), qkv, table, monkeypatch), strict=True):
+        torch.testing.assert_close(ours, reference, atol=1e-6, rtol=1e-6)
+    with torch.no_grad():
+        assert turned(qkv.requires_grad_(), table)[2].data_ptr() == qkv[:, :, 2].data_ptr()
+
+
 @pytest.mark.parametrize("shape", [(2, 9, 32), (2, 18, 16), (2, 2, 18, 32), (18, 32)])
 def test_a_table_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
     from factorjepa.backbones.turning import turned

@@ -13,6 +13,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from rich.console import Console
 
+from factorjepa.pixels import to_video
 from factorjepa.profiling import measuring, training
 from factorjepa.profiling.measuring import attempt, profile
 from factorjepa.profiling.report import table
@@ -40,6 +41,15 @@ def test_the_share_of_clips_in_a_view_comes_out_over_the_passes(settings: TrainS
     batches = training_batches(settings, 4, Scenery(2, 1), 10, viewed=0.3)
     assert sum(len(batch.viewed) for batch in batches) == 6
     assert len({clip_id for batch in batches for clip_id in batch.clip_ids}) == 20
+
+
+def test_clips_come_as_bytes_as_a_loader_sends_them(settings: TrainSettings) -> None:
+    (batch,) = training_batches(settings, 4, Scenery(2, 1), 1)
+    assert batch.video.dtype == torch.uint8
+    there = batch.to(CPU).video
+    assert there.shape == (settings.batch, 3, settings.frames, settings.size, settings.size)
+    torch.testing.assert_close(there, to_video(batch.video))
+    torch.testing.assert_close(batch.to(CPU).to(CPU).video, there)
 
 
 @pytest.fixture

@@ -69,7 +69,6 @@ def test_blocks_in_eight_bits_are_compiled_where_our_kernels_do_not_serve_them(
     learner.enter(0)
     learner.lower_frozen(torch.float32, bits=8)
     monkeypatch.setattr(EightBitBlock, "has_kernels", lambda *given: kernels)
-    monkeypatch.setenv("FACTORJEPA_FUSED", "1")
     compile_blocks(learner, backend="eager")
     compiled = [block._compiled_call_impl is not None for block in learner.encoder.blocks]
     assert compiled == [not kernels] * 3 + [True]

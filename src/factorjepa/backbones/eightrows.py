@@ -81,8 +81,19 @@ def _plain(x, rows, scale, width, largest, smallest, GELU: tl.constexpr, SIZE: t
     here = at < width
     value = tl.load(x + row * width + at, mask=here, other=0.0).to(tl.float32)
     if GELU:
-        value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476))
+        value = _gelu(value)
     _write(value, rows, scale, row, at, here, width, largest, smallest)
+
+
+@triton.jit
+def _gelu(x):
+    """The exact one, by what erf lacks to one (Abramowitz and Stegun 7.1.26: off by 1.5e-7 at most), in half the
+    instructions of `tl.erf`: of a row this wide they are what takes the time."""
+    size = tl.abs(x) * 0.7071067811865476
+    t = 1.0 / (1.0 + 0.3275911 * size)
+    lacks = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
+    beyond = 0.5 * x * lacks * tl.exp(-size * size)
+    return tl.where(x > 0.0, x - beyond, beyond)
 
 
 @triton.jit
@@ -90,5 +101,5 @@ def _write(value, rows, scale, row, at, here, width, largest, smallest):
     """A row, divided by its scale: `eightbit.quantised`. Largest of all skips what is no number: a sum does not."""
     divisor = tl.maximum(tl.max(tl.abs(value)), smallest) / largest + 0.0 * tl.sum(value)
     tl.store(scale + row, divisor)
-    rounded = tl.minimum(tl.maximum(value / divisor, -largest), largest)
+    rounded = tl.minimum(tl.maximum(value * (1.0 / divisor), -largest), largest)
     tl.store(rows + row * width + at, rounded.to(rows.dtype.element_ty), mask=here)

@@ -25,23 +25,22 @@ def turned(qkv_BN3HE: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, tokens, _, _, width = qkv_BN3HE.shape
     if width % 2 or tuple(rotary.shape) not in ((2, tokens, width), (2, 1, tokens, width), (2, batch, tokens, width)):
         raise ValueError(f"a table of {tuple(rotary.shape)} does not turn {tuple(qkv_BN3HE.shape)}")
-    q, k, v = _Turned.apply(qkv_BN3HE, rotary)
-    return q, k, v
+    if torch.is_grad_enabled() and qkv_BN3HE.requires_grad:
+        q, k, v = _Turned.apply(qkv_BN3HE, rotary)
+        return q, k, v
+    qkv = qkv_BN3HE.contiguous()
+    q, k = qkv.new_empty(2, *qkv[:, :, 0].shape)
+    _turn_into(qkv, rotary.contiguous(), q, k, None)
+    return q, k, qkv[:, :, 2]  # where no gradient is wanted, v may stay where it lies
 
 
 class _Turned(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         qkv, rotary = qkv.contiguous(), rotary.contiguous()
-        batch, tokens, _, heads, width = qkv.shape
         ctx.save_for_backward(rotary)
-        q, k, v = qkv.new_empty(3, batch, tokens, heads, width)
-        size, grid, tile = _cut(batch * tokens, heads * width)
-        with torch.cuda.device_of(qkv):
-            _turn[grid](
-                qkv, q, k, v, rotary, batch * tokens, rotary[0].numel() // width, HEADS=heads, WIDTH=width,
-                SIZE=size, TILE=tile, num_warps=4,
-            )  # fmt: skip
+        q, k, v = qkv.new_empty(3, *qkv[:, :, 0].shape)
+        _turn_into(qkv, rotary, q, k, v)
         return q, k, v
 
     @staticmethod
@@ -60,6 +59,16 @@ class _Turned(torch.autograd.Function):
         return qkv, None
 
 
+def _turn_into(qkv: Tensor, rotary: Tensor, q: Tensor, k: Tensor, v: Tensor | None) -> None:
+    batch, tokens, _, heads, width = qkv.shape
+    size, grid, tile = _cut(batch * tokens, heads * width)
+    with torch.cuda.device_of(qkv):
+        _turn[grid](
+            qkv, q, k, q if v is None else v, rotary, batch * tokens, rotary[0].numel() // width, HEADS=heads,
+            WIDTH=width, SIZE=size, TILE=tile, COPIES=v is not None, num_warps=4,
+        )  # fmt: skip
+
+
 def _cut(rows: int, numbers: int) -> tuple[int, tuple[int], int]:
     """Places for a row, the grid, and rows of a program."""
     size = triton.next_power_of_2(numbers)
@@ -69,8 +78,9 @@ def _cut(rows: int, numbers: int) -> tuple[int, tuple[int], int]:
 
 @triton.jit
 def _turn(
-    qkv, q, k, v, table, rows, period, HEADS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr
-):
+    qkv, q, k, v, table, rows, period,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, SIZE: tl.constexpr, TILE: tl.constexpr, COPIES: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)[:, None]
     at = tl.arange(0, SIZE)[None, :]
     numbers: tl.constexpr = HEADS * WIDTH
@@ -83,7 +93,8 @@ def _turn(
     tl.store(q + made, _mixed(given + at, given + (at ^ 1), cosine, sine, here), mask=here)
     given += numbers
     tl.store(k + made, _mixed(given + at, given + (at ^ 1), cosine, sine, here), mask=here)
-    tl.store(v + made, tl.load(given + numbers + at, mask=here), mask=here)
+    if COPIES:
+        tl.store(v + made, tl.load(given + numbers + at, mask=here), mask=here)
 
 
 @triton.jit

@@ -45,10 +45,11 @@ def scales(device: torch.device) -> Scales:
 def training_batches(
     settings: TrainSettings, grid: int, scenery: Scenery, count: int, viewed: float = 0.0
 ) -> list[TrainingBatch]:
-    """`count` passes of different clips, as a loader with workers hands them over; of `viewed` of the clips it is said
-    that they are shown in a factor view, and the frozen-trunk cache does not know those."""
+    """`count` passes of different clips, bytes as a loader with workers hands them over; of `viewed` of the clips it is
+    said that they are shown in a factor view, and the frozen-trunk cache does not know those."""
     batches, size = [], settings.size
-    video = torch.randn(settings.batch, 3, settings.frames, size, size)  # the pixels of one serve all
+    shape = (settings.batch, settings.frames, size, size, 3)
+    video = torch.from_numpy(stream("profile pixels").integers(0, 256, shape, np.uint8))  # those of one serve all
     if torch.cuda.is_available():
         video = video.pin_memory()
     for number in range(count):

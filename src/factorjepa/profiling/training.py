@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,22 @@ def training_cost(subject: Subject, case: TrainingCase, **changes: Any) -> Train
     with contextlib.ExitStack() as stack:
         if subject.compiled and not case.compiled:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        trunk = None
-        if case.cached:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trunk-")))
-            clips = [clip_id for one in passes for clip_id in one.clip_ids]
-            trunk = stack.enter_context(_trunk(subject, settings, folder, clips))
-            with precision(settings, subject.device):
-                for one in passes:  # the first epoch, which makes the records
-                    trunk.of(one.video.to(subject.device), one.clip_ids, one.viewed)
+        trunk = stack.enter_context(filled_trunk(subject, settings, passes)) if case.cached else None
         return _timed_updates(subject, subject.update(settings, trunk), case, passes)
+
+
+@contextlib.contextmanager
+def filled_trunk(subject: Subject, settings: TrainSettings, passes: Sequence[TrainingBatch]) -> Iterator[Trunk]:
+    """The frozen-trunk cache of these clips, as it is after the first epoch."""
+    clips = [clip_id for one in passes for clip_id in one.clip_ids]
+    with (
+        tempfile.TemporaryDirectory(prefix="trunk-") as folder,
+        _trunk(subject, settings, Path(folder), clips) as trunk,
+    ):
+        with precision(settings, subject.device):
+            for one in passes:
+                trunk.of(one.to(subject.device).video, one.clip_ids, one.viewed)
+        yield trunk
 
 
 def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes: list[TrainingBatch]) -> TrainingCost:

@@ -19,6 +19,7 @@ from ..adaptation import Method, Stage
 from ..corpus.access import TrainingClips, ValidationClips
 from ..corpus.loader import Batch, EvaluationLoader, Loader
 from ..objective import FactorTargets
+from ..pixels import to_video
 from ..predictors import PerFactor
 from ..seeding import stream
 from ..teacher.batch import TargetBatch
@@ -50,7 +51,7 @@ def factor_targets(batch: TargetBatch, scales: Scales, reliability: bool, emphas
 class TrainingBatch:
     """One pass's clips."""
 
-    video: Tensor  # float32 [B, 3, T, H, W]
+    video: Tensor  # float32 [B, 3, T, H, W]; a loader's bytes [B, T, H, W, 3] before `to`
     clip_ids: tuple[str, ...]
     targets: TargetBatch | None
     epoch: int
@@ -66,9 +67,10 @@ class TrainingBatch:
         def moved(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else sent(tensor, device)
 
+        video = sent(self.video, device)
         return dataclasses.replace(
             self,
-            video=sent(self.video, device),
+            video=to_video(video) if video.dtype == torch.uint8 else video,
             targets=None if self.targets is None else self.targets.to(device),
             edited=moved(self.edited),
             removed_B=moved(self.removed_B),

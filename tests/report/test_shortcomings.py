@@ -180,6 +180,19 @@ class TestTraining:
         found = cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []), runs=[drawn]))
         assert any("at most 60 updates" in line for line in found)
 
+    def test_pathways_that_closed_are_told(self) -> None:
+        assert "Pathways" not in self.of()
+        said = self.of(factorjepa={"closed": ("pairs", "early pairs")}, factorjepa_raw={"closed": ("pairs",)})
+        assert (
+            "Pathways that had closed by the end of training: pairs: FactorJEPA and FactorJEPA-RAW; early pairs: "
+            in said
+        )
+        scores = synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False)
+        first = next(run for run in scores.runs if run.method == "factorjepa")
+        scores.runs[:] = [dataclasses.replace(run, closed=("agents",)) if run is first else run for run in scores.runs]
+        few = " ".join(cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []))))
+        assert "agents: FactorJEPA in 1 of " in few
+
     def test_equal_training_is_not_called_unequal(self) -> None:
         assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})
 

@@ -53,7 +53,9 @@ def cautions(material: Material) -> list[str]:
             f"Trained for at most {counted(made, 'update')} (the paper: 20,000): what is decided here is about short "
             "training."
         )
-    return said + [line for backbone in material.backbones for line in unequal_training(material, backbone)]
+    for backbone in material.backbones:
+        said += [*unequal_training(material, backbone), *closed_pathways(material, backbone)]
+    return said
 
 
 def _few_seeds(material: Material, backbone: str) -> list[str]:
@@ -97,6 +99,28 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     if differences:
         said.append(f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}.")
     return said + _unequal_size(material, backbone, where)
+
+
+def closed_pathways(material: Material, backbone: str) -> list[str]:
+    """Runs whose gates or edges had closed when they ended: what is said of them is not about that part."""
+    runs: dict[str, list[RunInfo]] = {}
+    for run in material.scores.runs:
+        if run.backbone == backbone and _trains(run):
+            runs.setdefault(run.title, []).append(run)
+    by_pathway: dict[str, dict[str, list[str]]] = {}
+    for title, of_method in runs.items():
+        for pathway in dict.fromkeys(pathway for run in of_method for pathway in run.closed):
+            count = sum(pathway in run.closed for run in of_method)
+            share = "" if count == len(of_method) else f" in {count} of {len(of_method)} runs"
+            by_pathway.setdefault(pathway, {}).setdefault(share, []).append(title)
+    if not by_pathway:
+        return []
+    named = "; ".join(
+        f"{pathway}: {', '.join(f'{_few(titles)}{share}' for share, titles in shares.items())}"
+        for pathway, shares in by_pathway.items()
+    )
+    where = f" on {backbone}" if len(material.backbones) > 1 else ""
+    return [f"Pathways that had closed by the end of training{where}: {named}. Such a model is its own control there."]
 
 
 def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:

@@ -41,6 +41,7 @@ from .learner import Learner
 from .logs import Logs, refuse_missing
 from .origin import open_backbone
 from .parallel import Model, Processes, ReplicatedModel, ShardedModel, load_whole, whole
+from .pathways import PATHWAYS, Pathway
 from .restore import put_back
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
@@ -53,11 +54,6 @@ from .validation import Validation, validate
 log = logging.getLogger(__name__)
 
 RANK_FALLS = 0.5  # of the first validation's RankMe: below it the representation is collapsing
-# Below it, where there are some, a pathway is dead.
-DEAD = {
-    "gate_max": ("agents", 0.02), "edge_max": ("pairs", 1e-3),
-    "early_gate_max": ("agents", 0.02), "early_edge_max": ("pairs", 1e-3),
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +135,15 @@ class Engine:
         self.first_rank: float | None = None
         self._stopped = False
         self._logs: Logs | None = None  # of the first process
-        self._warned: set[str] = set()
+        self._warned: set[Pathway] = set()
+        self._name = self.method.name  # the run's, once it has a folder
 
     def stop(self) -> None:
         self._stopped = True
 
     def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object] | None = None) -> Finished:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
-        settings = self.settings
+        settings, self._name = self.settings, out.name
         updates = settings.updates if self.method.trains else 0
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)  # this process may have trained other runs before
@@ -261,12 +258,13 @@ class Engine:
 
     def _warn(self, record: dict[str, float]) -> None:
         """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
-        for name, (those, least) in DEAD.items():
-            if record.get(those) and record.get(name, least) < least and name not in self._warned:
-                self._warned.add(name)
+        for pathway in PATHWAYS:
+            if pathway.closed(record) and pathway not in self._warned:
+                self._warned.add(pathway)
                 log.warning(
-                    "step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr, raise the "
-                    "loss that keeps it alive, or keep gate_prior and edge_prior on", self.step, name, record[name],
+                    "%s, step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr or "
+                    "branch_rate, raise the loss that keeps it alive, or keep gate_prior and edge_prior on",
+                    self._name, self.step, pathway.measure, record[pathway.measure],
                 )  # fmt: skip
 
     def _validate(self) -> None:
@@ -283,8 +281,8 @@ class Engine:
             self.first_rank = found.rank_me
         elif found.rank_me < RANK_FALLS * self.first_rank:
             log.warning(
-                "step %d: RankMe of the target tokens fell from %.1f to %.1f: the representation is collapsing. Lower "
-                "the encoder's rate or train fewer blocks", self.step, self.first_rank, found.rank_me,
+                "%s, step %d: RankMe of the target tokens fell from %.1f to %.1f: the representation is collapsing. "
+                "Lower the encoder's rate or train fewer blocks", self._name, self.step, self.first_rank, found.rank_me,
             )  # fmt: skip
 
     def _save(self, run: RunDirectory) -> None:

@@ -26,6 +26,7 @@ from torch import Tensor
 from .. import commands
 from ..errors import TrainingError
 from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
+from .pathways import closed_at_the_end
 
 CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
@@ -178,6 +179,10 @@ class RunDirectory:
         """How many processes made the updates, each number once; empty where nothing was logged."""
         made = (record.get("processes", self._processes()) for record in self.metrics() if "seconds" in record)
         return tuple(dict.fromkeys(made))
+
+    def closed(self) -> tuple[str, ...]:
+        """Pathways of the model that had closed when the run ended, in words."""
+        return closed_at_the_end(self.metrics())
 
     def _processes(self) -> int:
         """How many began the run: for records that do not say how many made an update."""

@@ -88,13 +88,12 @@ def _turn(
     angle = (row % period) * WIDTH + at % WIDTH
     cosine = tl.load(table + angle, mask=here).to(tl.float32)
     sine = tl.load(table + (row % period + period) * WIDTH + at % WIDTH, mask=here).to(tl.float32)
-    given = qkv + row * (3 * numbers)
+    given = qkv + row * (3 * numbers) + at
     made = row * numbers + at
-    tl.store(q + made, _mixed(given + at, given + (at ^ 1), cosine, sine, here), mask=here)
-    given += numbers
-    tl.store(k + made, _mixed(given + at, given + (at ^ 1), cosine, sine, here), mask=here)
+    tl.store(q + made, _mixed(given, cosine, sine, here, SIZE, TILE), mask=here)
+    tl.store(k + made, _mixed(given + numbers, cosine, sine, here, SIZE, TILE), mask=here)
     if COPIES:
-        tl.store(v + made, tl.load(given + numbers + at, mask=here), mask=here)
+        tl.store(v + made, tl.load(given + 2 * numbers, mask=here), mask=here)
 
 
 @triton.jit
@@ -111,14 +110,17 @@ def _turn_back(
     cosine = tl.load(table + (row % period) * WIDTH + place, mask=here).to(tl.float32)
     sine = tl.load(table + (row % period + period) * WIDTH + (place ^ 1), mask=here).to(tl.float32)
     made = qkv + row * (3 * numbers) + at
-    given = q + clip * q_b + token * q_n + head * q_h
-    tl.store(made, _mixed(given + place, given + (place ^ 1), cosine, sine, here), mask=here)
-    given = k + clip * k_b + token * k_n + head * k_h
-    tl.store(made + numbers, _mixed(given + place, given + (place ^ 1), cosine, sine, here), mask=here)
-    given = v + clip * v_b + token * v_n + head * v_h
-    tl.store(made + 2 * numbers, tl.load(given + place, mask=here), mask=here)
+    given = q + clip * q_b + token * q_n + head * q_h + place
+    tl.store(made, _mixed(given, cosine, sine, here, SIZE, TILE), mask=here)
+    given = k + clip * k_b + token * k_n + head * k_h + place
+    tl.store(made + numbers, _mixed(given, cosine, sine, here, SIZE, TILE), mask=here)
+    given = v + clip * v_b + token * v_n + head * v_h + place
+    tl.store(made + 2 * numbers, tl.load(given, mask=here), mask=here)
 
 
 @triton.jit
-def _mixed(itself, partner, cosine, sine, here):
-    return tl.load(itself, mask=here).to(tl.float32) * cosine + tl.load(partner, mask=here).to(tl.float32) * sine
+def _mixed(given, cosine, sine, here, SIZE: tl.constexpr, TILE: tl.constexpr):
+    """Each number with its partner, the one beside it: read once, and swapped in the registers."""
+    value = tl.load(given, mask=here).to(tl.float32)
+    even, odd = tl.split(tl.reshape(value, (TILE, SIZE // 2, 2)))
+    return value * cosine + tl.reshape(tl.join(odd, even), (TILE, SIZE)) * sine

@@ -37,10 +37,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="the CSV")
     given = parser.parse_args()
     runs = [RunDirectory(config.parent) for config in sorted(given.runs.glob("*/config.yaml"))]
+    rows = [row for run in runs for row in rows_of(run)]
+    if not rows:
+        parser.error(f"{given.runs}: no run in it has gates; give the folder that holds the runs' folders")
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     with given.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["run", "lr", "branch_rate", "step", *VALUES])
-        writer.writerows(row for run in runs for row in rows_of(run))
+        writer.writerows(rows)
     return 0
 
 

@@ -96,14 +96,15 @@ class RunInfo:
     missing: tuple[Missing, ...] = ()  # scores that cannot be had
     updates: int | None = None  # made in training, of which `step` was chosen; None: not recorded
     processes: tuple[int, ...] = ()  # that made updates; several where a run went on with more or fewer; none: unknown
-    closed: tuple[str, ...] = ()  # pathways that no longer opened when the run ended, in words; none: or not recorded
+    closed: tuple[str, ...] | None = None  # pathways that no longer opened when the run ended; None: not recorded
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> RunInfo:
         """What `dataclasses.asdict` and JSON made of one."""
         missing = tuple(Missing(**one) for one in record.get("missing", ()))
-        listed = {name: tuple(record.get(name, ())) for name in ("trained_by", "processes", "closed")}
-        return cls(**{**record, **listed, "missing": missing})
+        listed = {name: tuple(record.get(name, ())) for name in ("trained_by", "processes")}
+        closed = None if record.get("closed") is None else tuple(record["closed"])
+        return cls(**{**record, **listed, "missing": missing, "closed": closed})
 
 
 class Scores:

@@ -211,6 +211,13 @@ def test_the_verbs_list_methods_and_count_budgets() -> None:
     listed = runner.invoke(app, ["methods"], env={"COLUMNS": "200"})
     assert listed.exit_code == 0
     assert all(name in listed.output for name in METHODS)
+    some = runner.invoke(app, ["methods", "auto_rgn", "reference"], env={"COLUMNS": "200"})
+    references = {name for name, method in METHODS.items() if method.family == "reference"}
+    first = {line.split()[0] for line in some.output.splitlines() if line.strip()}
+    assert first & METHODS.keys() == references | {"auto_rgn", "auto_rgn_views"}
+    none = runner.invoke(app, ["methods", "nothing_like_it"], env={"COLUMNS": "200"})
+    assert none.exit_code == 1
+    assert "families: reference, generic" in none.output
     counted = runner.invoke(app, ["budget"], env={"COLUMNS": "200"})
     assert counted.exit_code == 0, counted.output
     outside = runner.invoke(app, ["budget", "--arch", "vjepa2_1_vit_large_384"], env={"COLUMNS": "200"})

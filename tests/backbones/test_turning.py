@@ -93,6 +93,22 @@ def test_a_table_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
         turned(torch.zeros(1, 4, 3, 2, 5, device=device), torch.zeros(2, 4, 5, device=device))
 
 
+def test_the_probe_tries_it_with_a_gradient_and_without_and_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    from factorjepa.backbones import turning
+
+    probe = blocks.triton_works.__wrapped__
+    assert probe(torch.device(device))
+    right = turning.turned
+    for wrong in (True, False):  # without a gradient, and with one
+
+        def twisted(qkv: Tensor, table: Tensor, wrong: bool = wrong) -> tuple[Tensor, ...]:
+            q, k, v = right(qkv, table)
+            return (q + (qkv.requires_grad != wrong), k, v)
+
+        monkeypatch.setattr(turning, "turned", twisted)
+        assert not probe(torch.device(device))
+
+
 @pytest.mark.skipif(device == "cpu", reason="needs a CUDA device")
 def test_attention_on_a_gpu_uses_it_and_answers_alike_in_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     _, table = case(3, 3, 32, own=False)

@@ -192,6 +192,7 @@ class TestTraining:
         scores.runs[:] = [dataclasses.replace(run, closed=("agents",)) if run is first else run for run in scores.runs]
         few = " ".join(cautions(Material("x", scores, Comparison({}, {}, [], [], [], [], [], []))))
         assert "agents: FactorJEPA in 1 of " in few
+        assert "Not recorded: FactorJEPA." in few
 
     def test_equal_training_is_not_called_unequal(self) -> None:
         assert "Unequal" not in self.of(**{"wise_0.5": {"updates": 0}, "frozen": {"updates": 0, "config": "lr: 1"}})

@@ -27,11 +27,13 @@ def test_a_pathway_is_closed_only_where_there_is_something_to_pass() -> None:
 
 def test_how_a_run_ended_is_the_mean_of_its_last_updates() -> None:
     shut = {**OPEN, "edge_max": 1e-5}
-    assert closed_at_the_end([OPEN] * LAST + [shut] * LAST) == ("pairs",)
-    assert closed_at_the_end([shut] * LAST + [OPEN] * LAST) == ()
-    assert closed_at_the_end([shut] * (LAST - 1) + [{"future_l1": 0.4}, OPEN]) == ()  # validations do not count
-    empty = {**shut, "pairs": 0.0, "edge_max": 0.0}
-    assert closed_at_the_end([shut, empty]) == ("pairs",)
+    assert closed_at_the_end([OPEN] * 9 * LAST + [shut] * LAST) == ("pairs",)
+    assert closed_at_the_end([shut] * 9 * LAST + [OPEN] * LAST) == ()
+    assert closed_at_the_end([OPEN] * 9 + [{"future_l1": 0.4}]) == ()  # validations do not count
+    empty = {**OPEN, "pairs": 0.0, "edge_max": 0.0}
+    assert closed_at_the_end([OPEN] + [empty] * (LAST - 1)) == ()  # empty streets close nothing
+    assert closed_at_the_end([shut] * 5 * LAST + [empty] * (LAST - 1)) == ("pairs",)
+    assert closed_at_the_end([OPEN] * 8 + [shut] * 2) == ("pairs",)  # of a short run the end
     assert closed_at_the_end([]) == ()
 
 
@@ -50,4 +52,4 @@ def test_scores_keep_it_and_older_ones_do_without() -> None:
     record = json.loads(json.dumps(dataclasses.asdict(run)))
     assert RunInfo.of_record(record) == run
     del record["closed"]
-    assert RunInfo.of_record(record).closed == ()
+    assert RunInfo.of_record(record).closed is None

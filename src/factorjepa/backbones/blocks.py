@@ -70,18 +70,29 @@ def can_fuse(x: Tensor) -> bool:
 
 @functools.cache
 def triton_works(device: torch.device) -> bool:
-    """Tried once: Triton may lack a compiler, or not know the GPU. `FACTORJEPA_FUSED=0` leaves our kernels out."""
+    """Tried once, with a gradient and without: Triton may lack a compiler, or not know the GPU. `FACTORJEPA_FUSED=0`
+    leaves our kernels out."""
     if os.environ.get("FACTORJEPA_FUSED") == "0" or importlib.util.find_spec("triton") is None:
         return False
     try:
         from .turning import turned
 
-        with torch.inference_mode(False), torch.no_grad():
-            turned(torch.zeros(1, 1, 3, 1, 2, device=device), torch.zeros(2, 1, 2, device=device))
+        with torch.inference_mode(False), torch.enable_grad():
+            qkv, table = torch.randn(1, 3, 3, 2, 4, device=device), torch.randn(2, 3, 4, device=device)
+            cosine, sine = table.unsqueeze(-2)
+            asked = qkv.clone().requires_grad_()
+            wanted = rotate(asked[:, :, 0], cosine, sine)
+            (right,) = torch.autograd.grad(wanted.square().sum(), asked)
+            ours = turned(asked, table)[0]
+            (gradient,) = torch.autograd.grad(ours.square().sum(), asked)
+            tried = ((turned(qkv, table)[0], wanted), (ours, wanted), (gradient, right))
+            wrong = max(float((one - other).detach().abs().max()) for one, other in tried)
     except Exception as error:  # whatever a compiler's tool chain may say
-        log.warning("Triton does not work here, plain PyTorch turns queries and keys: %s", error)
+        log.warning("Triton does not work here, our kernels are left out: %s", error)
         return False
-    return True
+    if not wrong < 1e-3:
+        log.warning("our kernel that turns queries and keys is wrong here (by %.2g): our kernels are left out", wrong)
+    return wrong < 1e-3
 
 
 class Mlp(nn.Module):

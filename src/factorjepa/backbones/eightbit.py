@@ -101,10 +101,10 @@ def has_kernels(device: torch.device, dtype: torch.dtype, hidden: int, dim: int)
             ]  # fmt: skip
             wrong = max(float((rows.float() * scale - y).abs().max() / y.abs().max()) for (rows, scale), y in tried)
     except Exception as error:  # whatever a compiler's tool chain may say
-        log.warning("our kernels do not work here, plain PyTorch puts rows into eight bits: %s", error)
+        log.warning("our kernels for rows in eight bits do not work here and are left out: %s", error)
         return False
     if not wrong < _ROUNDED:
-        log.warning("our kernels are wrong here (by %.2g), plain PyTorch puts rows into eight bits", wrong)
+        log.warning("our kernels for rows in eight bits are wrong here (by %.2g) and are left out", wrong)
     return wrong < _ROUNDED
 
 

@@ -105,22 +105,25 @@ def closed_pathways(material: Material, backbone: str) -> list[str]:
     """Runs whose gates or edges had closed when they ended: what is said of them is not about that part."""
     runs: dict[str, list[RunInfo]] = {}
     for run in material.scores.runs:
-        if run.backbone == backbone and _trains(run):
+        if run.backbone == backbone and run.method in METHODS and METHODS[run.method].has_branches:
             runs.setdefault(run.title, []).append(run)
     by_pathway: dict[str, dict[str, list[str]]] = {}
     for title, of_method in runs.items():
-        for pathway in dict.fromkeys(pathway for run in of_method for pathway in run.closed):
-            count = sum(pathway in run.closed for run in of_method)
+        for pathway in dict.fromkeys(pathway for run in of_method for pathway in run.closed or ()):
+            count = sum(pathway in (run.closed or ()) for run in of_method)
             share = "" if count == len(of_method) else f" in {count} of {len(of_method)} runs"
             by_pathway.setdefault(pathway, {}).setdefault(share, []).append(title)
     if not by_pathway:
         return []
+    unknown = [title for title, of_method in runs.items() if any(run.closed is None for run in of_method)]
     named = "; ".join(
         f"{pathway}: {', '.join(f'{_few(titles)}{share}' for share, titles in shares.items())}"
         for pathway, shares in by_pathway.items()
     )
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
-    return [f"Pathways that had closed by the end of training{where}: {named}. Such a model is its own control there."]
+    lacks = f" Not recorded: {_few(unknown)}." if unknown else ""
+    said = f"Pathways that had closed by the end of training{where}: {named}. Such a model is its own control there."
+    return [f"{said}{lacks}"]
 
 
 def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, worth_showing
-from ..statistics.verdict import BETTER, NOT_RESOLVED, WORSE
+from ..statistics.verdict import BETTER, WORSE
 from .cautions import differing
 from .markup import Markup, joined, tag
 from .material import Material
@@ -13,8 +13,9 @@ from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
 _SAID = (
-    "From one method to the other a single thing changes, so a difference can be credited to it; where their settings "
-    "differ as well, because each was tuned, the row says in what, and the credit is shared. Exploratory: "
+    "From one method to the other what a row names changes and nothing else, so a difference can be credited to it; "
+    "where their settings differ as well, because each was tuned, the row says in what, and the credit is shared. "
+    "Exploratory: "
     f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "
     "interval over cities and no decision of its own."
 )
@@ -56,10 +57,10 @@ def _cell(row: Explained) -> Cell:
         return Cell(NOTHING, math.nan, hint="not measured")
     places = decimals(row.low, row.high, row.effect)
     decision, _, why = row.decision.partition(":")
-    said = decision if decision.startswith((BETTER, WORSE, NOT_RESOLVED)) else ""
     shown = joined(
         number(row.effect, places, sign=True),
         tag("small", interval(row.low, row.high, places, sign=True)),
-        tag("small", said) if said else None,
+        tag("small", decision) if decision else None,
     )
-    return Cell(shown, row.effect, class_={BETTER: "better", WORSE: "worse"}.get(decision, ""), hint=why.strip())
+    sense = next((word for word in (BETTER, WORSE) if decision.startswith(word)), "")
+    return Cell(shown, row.effect, class_=sense, hint=why.strip())

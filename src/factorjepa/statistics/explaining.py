@@ -106,6 +106,11 @@ STEPS = (
         "raw_no_interaction_path_both_chosen",
         "mono_agents_chosen",
     ),
+    Step(
+        "states early and late and factorization, given stages and views; Auto-RGN's blocks",
+        "factorjepa_raw_views_both_chosen",
+        "auto_rgn_views",
+    ),
     *map(_both_chosen, _ONE_CHANGE),
 )
 

@@ -19,6 +19,7 @@ FAMILIES = {
     "continual": "conventional fine-tuning",
     "lpft": "conventional fine-tuning",
     "auto_rgn": "conventional fine-tuning",
+    "auto_rgn_views": "conventional fine-tuning",
     "lora": "parameter-efficient",
     "dora": "parameter-efficient",
     "factorjepa_raw": "FactorJEPA",
@@ -29,7 +30,8 @@ FAMILIES = {
     "wise_0.5": "encoder scope",
     "wise_0.7": "encoder scope",
 }
-"""Appendix E's method families; what is not in it has the family that its run states."""
+"""Appendix E's method families, and a control that is one of them but for its augmentation; others have the family that
+their run states."""
 
 _FEWEST = 3  # methods: with two, a correlation is 1 or -1 whatever they do
 

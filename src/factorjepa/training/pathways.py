@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-LAST = 50  # updates whose mean says how a run ended
+LAST = 50  # updates, at most, whose mean says how a run ended; of a short one the last fifth
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,13 @@ PATHWAYS = (
 
 
 def closed_at_the_end(records: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
-    """The pathways that had closed when a run ended, in words."""
-    last = [record for record in records if "loss" in record][-LAST:]
-    names = {name for record in last for name in record}
-    means = {name: _mean([record[name] for record in last if name in record]) for name in names}
-    return tuple(pathway.words for pathway in PATHWAYS if pathway.closed(means))
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    """The pathways that had closed when a run ended, in words: by the mean of its last updates that had something to
+    pass."""
+    updates = [record for record in records if "loss" in record]
+    last = updates[-min(LAST, max(1, len(updates) // 5)) :]
+    found = []
+    for pathway in PATHWAYS:
+        seen = [record[pathway.measure] for record in last if record.get(pathway.those) and pathway.measure in record]
+        if seen and sum(seen) / len(seen) < pathway.least:
+            found.append(pathway.words)
+    return tuple(found)

@@ -58,7 +58,13 @@ def evaluate(
     place = chosen_device(device)
     ahead = SideBySide(side_by_side, settings, place, Registered(settings.diagnostics))
     with counting("evaluating", "run" if side_by_side > 1 else "clip") as progress:
-        made = measure(runs, out, settings, place, data, targets, progress, ahead=ahead)
+
+        def in_runs(done: int, total: int, note: str) -> None:
+            """One bar, whether processes tell of their runs or what they left is measured clip by clip."""
+            progress(done * len(runs) // max(1, total), len(runs), note)
+
+        told = in_runs if side_by_side > 1 else progress
+        made = measure(runs, out, settings, place, data, targets, told, ahead=ahead)
     for table in _summary(made.scores, console.width):
         console.print(table, "")
     for line in _remarks(made.scores):

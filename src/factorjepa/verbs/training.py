@@ -122,22 +122,31 @@ def trunk(
     )
 
 
-def methods() -> None:
+def methods(
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Only methods whose name or family has one of these.")
+    ] = None,
+) -> None:
     """Every adaptation method: what trains, and what comparing with it shows.
 
-    Example:  [bold]factorjepa methods[/bold]
+    Example:  [bold]factorjepa methods control auto_rgn[/bold]
     """
     from rich import box
     from rich.table import Table
 
     from ..adaptation import METHODS
+    from ..errors import TrainingError
 
+    found = [one for one in METHODS.values() if not words or any(w in one.name or w == one.family for w in words)]
+    if not found:
+        families = ", ".join(dict.fromkeys(one.family for one in METHODS.values()))
+        raise TrainingError(f"no method is named like {' or '.join(map(repr, words or ()))}; families: {families}")
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("method", no_wrap=True)
     table.add_column("trains", max_width=22)
     table.add_column("why it is compared")
     family = ""
-    for one in METHODS.values():
+    for one in found:
         if one.family != family:
             family = one.family
             table.add_row(f"[bold]{family}[/]", "", "")

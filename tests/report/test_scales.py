@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from factorjepa.errors import ReportError
+from factorjepa.report.cautions import cautions
 from factorjepa.report.making import join_scores
+from factorjepa.report.material import Material
 from factorjepa.scores import Scores
+from factorjepa.statistics import Comparison
 
 from . import synthetic
 from .reading import read
@@ -35,6 +38,24 @@ def test_scores_of_two_folders_make_one_page(command: Callable[..., Any], tmp_pa
     assert Scores.read(tmp_path / "both").values("backbone") == ["nano", "small"]
     assert "Order of the methods on two backbones" in read(tmp_path / "both" / "index.html").text
     assert (tmp_path / "both" / "tables" / "ranks.csv").read_text().count("nano,small") > 3
+
+
+def test_what_is_true_of_both_is_said_once() -> None:
+    nothing = Comparison({}, {}, [], [], [], [], [], [])
+
+    def said(*seeds: tuple[int, ...]) -> list[str]:
+        parts = [
+            synthetic.scores(
+                **{**FEW, "seeds": own}, backbones=(name,), methods=("frozen", "auto_rgn"), structure=False
+            )
+            for name, own in zip(("nano", "small"), seeds, strict=True)
+        ]
+        lines = cautions(Material("x", Scores.joined(parts), nothing))
+        return [line for line in lines if "seed" in line]
+
+    (both,) = said((17, 29), (17, 29))
+    assert both.startswith("2 training seeds")
+    assert [line.split(":")[0] for line in said((17, 29), (17,))] == ["nano", "small"]
 
 
 def test_joined_scores_are_written_over_no_evaluation(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def cautions(material: Material) -> list[str]:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
     trained = [run for run in scores.runs if _trains(run)]
     if trained:
-        said += [line for backbone in material.backbones for line in _few_seeds(material, backbone)]
+        said += _few_seeds(material)
     made = max((_updates(material, run) for run in trained), default=0)
     if trained and made < FEW_UPDATES:
         said.append(
@@ -58,16 +58,25 @@ def cautions(material: Material) -> list[str]:
     return said
 
 
-def _few_seeds(material: Material, backbone: str) -> list[str]:
-    """What few training seeds keep from being decided; nothing where they are enough."""
+def _few_seeds(material: Material) -> list[str]:
+    """What few training seeds keep from being decided, once for all backbones of which the same is to be said."""
+    by_words: dict[str, list[str]] = {}
+    for backbone in material.backbones:
+        if words := _about_seeds(material, backbone):
+            by_words.setdefault(words, []).append(backbone)
+    if list(by_words.values()) == [material.backbones]:
+        return [f"{words[0].upper()}{words[1:]}." for words in by_words]
+    return [f"{listed(backbones)}: {words}." for words, backbones in by_words.items()]
+
+
+def _about_seeds(material: Material, backbone: str) -> str:
+    """Nothing where they are enough."""
     trained = {run.method for run in material.scores.runs if run.backbone == backbone and _trains(run)}
     fewest = min((count for method, count in seeds_of(material, backbone).items() if method in trained), default=0)
     rows = [row for row in material.comparison.contrasts if row.backbone == backbone]
     tests = sum(row.family == "primary" and math.isfinite(row.p) for row in rows)
     alpha = float(material.comparison.settings.get("alpha", 0.05))
-    said = about_seeds(fewest, tests, alpha, most_freedom(rows)) if fewest else ""
-    where = f"{backbone}: " if len(material.backbones) > 1 else ""
-    return [f"{where}{said[0].upper()}{said[1:]}."] if said else []
+    return about_seeds(fewest, tests, alpha, most_freedom(rows)) if fewest else ""
 
 
 def unequal_training(material: Material, backbone: str) -> list[str]:

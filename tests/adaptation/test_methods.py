@@ -96,7 +96,7 @@ def test_rates_and_decay_are_those_of_the_table() -> None:
     assert {role["rate"] for name, role in roles.items() if name.startswith("encoder.")} == {0.1}
     dictionaries = [role for name, role in roles.items() if name.endswith(".directions")]
     assert len(dictionaries) == 3
-    assert all(role == {"rate": 0.3, "decays": False, "gate": False} for role in dictionaries)
+    assert all(role == {"rate": 0.3, "decays": False} for role in dictionaries)
 
 
 @pytest.mark.parametrize("name", ["factorjepa_both", "mono_states_both", "auto_rgn"])
@@ -114,7 +114,7 @@ def test_branches_that_read_agents_may_learn_at_a_rate_of_their_own(name: str) -
     read = {"factorjepa_both": {"reader", "early", "agents", "interactions"},
             "mono_states_both": {"reader", "early", "late"}, "auto_rgn": set()}  # fmt: skip
     assert changed == read[name]
-    assert METHODS[name].idle_settings == (set() if changed else {"branch_rate", "gate_rate", "gate_hold"})
+    assert METHODS[name].idle_settings == (set() if changed else {"branch_rate", "gate_rate"})
 
 
 def test_gates_and_edges_may_learn_slower_than_what_the_branches_say() -> None:

@@ -14,7 +14,6 @@ from factorjepa.training.engine import Engine
 from factorjepa.training.pathways import LAST, PATHWAYS, closed_at_the_end
 from factorjepa.training.settings import TrainSettings
 
-CPU = torch.device("cpu")
 OPEN = {"loss": 1.0, "agents": 3.0, "gate_max": 0.7, "pairs": 5.0, "edge_max": 0.4}
 
 
@@ -41,32 +40,11 @@ def test_how_a_run_ended_is_the_mean_of_its_last_updates() -> None:
 def test_the_loop_says_once_which_run_it_is(
     settings: Callable[..., TrainSettings], caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = Engine(settings(method="factorjepa_raw"), CPU)
+    engine = Engine(settings(method="factorjepa_raw"), torch.device("cpu"))
     for _ in range(2):
         engine._warn({**OPEN, "edge_max": 1e-5})
     assert caplog.text.count("factorjepa_raw, step 0: edge_max is 1e-05: this pathway has died") == 1
     assert "gate_max" not in caplog.text
-
-
-def test_gates_held_keep_still_while_branches_learn_and_learn_after(settings: Callable[..., TrainSettings]) -> None:
-    engine = Engine(settings(method="factorjepa_raw_both", updates=8, gate_hold=0.5, trainable_blocks=1), CPU)
-    learner, settings_ = engine.learner, engine.settings
-    optimiser = learner.optimiser(settings_.lr, settings_.weight_decay, settings_.rates, gates_apart=True)
-    update = engine._updating(optimiser)
-    passes = [engine.batches.complete(next(engine._first_batches(1)), learner.stage, 0, 0, engine.device)]
-    gates = {name for name, role in learner.predictor.roles().items() if role == "gate"}
-
-    def moved(step: int) -> set[str]:
-        before = {name: p.detach().clone() for name, p in learner.predictor.named_parameters()}
-        update.begin(step)
-        update(step, passes, 1)
-        return {name for name, p in learner.predictor.named_parameters() if not torch.equal(p, before[name])}
-
-    learner.enter(0)
-    first, held = moved(0), moved(3)
-    assert not (first | held) & gates
-    assert any(learner.predictor.roles()[name] == "branch" for name in first)
-    assert moved(4) & gates
 
 
 def test_scores_keep_it_and_older_ones_do_without() -> None:

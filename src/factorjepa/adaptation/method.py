@@ -93,7 +93,7 @@ class Method:
     @property
     def idle_settings(self) -> frozenset[str]:
         """Settings of training that change nothing, because the method has nothing to set with them."""
-        return frozenset() if self.has_branches else frozenset(("branch_rate", "gate_rate", "gate_hold"))
+        return frozenset() if self.has_branches else frozenset(("branch_rate", "gate_rate"))
 
     @property
     def reads_targets(self) -> bool:

@@ -105,20 +105,16 @@ def trainable(*modules: nn.Module) -> int:
 def parameter_roles(
     encoder: Encoder, predictor: LatentPredictor, rates: Mapping[Role, float] = MappingProxyType({})
 ) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
-    """Every parameter that trains now: its name in a checkpoint, its rate and decay (Panel C), and whether it opens or
-    shuts a pathway.
+    """Every parameter that trains now, with its name in a checkpoint and its rate and decay (Panel C).
 
     The encoder learns at a tenth of the rate, dictionaries at 0.3 of it (they turn every channel at once), other roles
     at as much of it as `rates` say; dictionaries and scales do not decay.
     """
-    rows = [
-        (f"encoder.{name}", p, {"rate": 0.1, "decays": True, "gate": False}) for name, p in encoder.named_parameters()
-    ]
+    rows = [(f"encoder.{name}", p, {"rate": 0.1, "decays": True}) for name, p in encoder.named_parameters()]
     roles, rates = predictor.roles(), {"dictionary": 0.3, **rates}
     for name, p in predictor.named_parameters():
-        role = roles[name]
-        about = {"rate": rates.get(role, 1.0), "decays": role not in ("dictionary", "scale"), "gate": role == "gate"}
-        rows.append((f"predictor.{name}", p, about))
+        rate = rates.get(roles[name], 1.0)
+        rows.append((f"predictor.{name}", p, {"rate": rate, "decays": roles[name] not in ("dictionary", "scale")}))
     return [row for row in rows if row[1].requires_grad]
 
 

@@ -71,7 +71,7 @@ class Subject:
         learner.to(device)
         learner.enter(len(method.stages) - 1)  # where most trains
         with accelerated(learner, settings, device) as compiled:
-            optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.rates, settings.gate_hold > 0)
+            optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.rates)
             yield cls(settings, device, learner, optimiser, compiled)
 
     def update(self, settings: TrainSettings, trunk: Trunk | None = None) -> Update:

@@ -22,8 +22,8 @@ FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 UPDATE = "clips per update"
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
-    "updates", UPDATE, "lr", "branch_rate", "gate_rate", "gate_hold", "final_lr", "warmup", "weight_decay",
-    "frozen_bits", "size", "frames", "fps", "context", "data", "clips", "weights",
+    "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
+    "size", "frames", "fps", "context", "data", "clips", "weights",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
 

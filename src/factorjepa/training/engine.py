@@ -249,7 +249,7 @@ class Engine:
 
     def _optimiser(self) -> torch.optim.Optimizer:
         settings = self.settings
-        return self.learner.optimiser(settings.lr, settings.weight_decay, settings.rates, settings.gate_hold > 0)
+        return self.learner.optimiser(settings.lr, settings.weight_decay, settings.rates)
 
     def _updating(self, optimiser: torch.optim.Optimizer) -> Update:
         return Update(

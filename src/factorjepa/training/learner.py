@@ -145,22 +145,19 @@ class Learner(nn.Module):
             self._splits[key] = FutureSplit(*(index.to(video.device) for index in split))
         return self._splits[key]
 
-    def optimiser(
-        self, lr: float, weight_decay: float, rates: Mapping[Role, float] | None = None, gates_apart: bool = False
-    ) -> torch.optim.AdamW:
+    def optimiser(self, lr: float, weight_decay: float, rates: Mapping[Role, float] | None = None) -> torch.optim.AdamW:
         """AdamW over everything that trains at some stage, so that its state survives from stage to stage.
 
-        `rates` are those of roles, over `lr`; with `gates_apart` gates and edges are groups of their own, which
-        `set_rate` can hold.
+        `rates` are those of roles, over `lr`.
         """
-        groups: dict[tuple[float, bool, bool], list[Tensor]] = {}
+        groups: dict[tuple[float, bool], list[Tensor]] = {}
         for _, parameter, role in self._ever_trainable(rates or {}):
             decays = role["decays"] and sum(size > 1 for size in parameter.shape) >= 2
-            groups.setdefault((role["rate"], decays, gates_apart and role["gate"]), []).append(parameter)
+            groups.setdefault((role["rate"], decays), []).append(parameter)
         return adamw(
             [
-                {"params": params, "lr": lr * share, "weight_decay": weight_decay if decays else 0.0, "gate": gate}
-                for (share, decays, gate), params in groups.items()
+                {"params": params, "lr": lr * share, "weight_decay": weight_decay if decays else 0.0}
+                for (share, decays), params in groups.items()
             ]
         )
 

@@ -42,7 +42,6 @@ def rate(step: int, steps: int, warmup: int, floor: float) -> float:
     return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
-def set_rate(optimiser: torch.optim.Optimizer, share: float, gates_held: bool = False) -> None:
-    """Of every group; with `gates_held` those of gates and edges have none."""
+def set_rate(optimiser: torch.optim.Optimizer, share: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = 0.0 if gates_held and group.get("gate") else group["base_lr"] * share
+        group["lr"] = group["base_lr"] * share

@@ -52,7 +52,6 @@ class TrainSettings(Settings):
     lr: float = Field(default=1e-4, gt=0, allow_inf_nan=False)
     branch_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)  # of branches that read agents, over lr
     gate_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)  # of gates and edges (None: branch_rate)
-    gate_hold: float = Field(default=0.0, ge=0, lt=1)  # share of the run before gates and edges learn: branches first
     final_lr: float = Field(default=1e-6, ge=0)
     warmup: int = Field(default=1000, ge=0)
     weight_decay: float = Field(default=0.04, ge=0)

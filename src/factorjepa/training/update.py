@@ -47,7 +47,7 @@ class Update:
         number, stage = learner.method.stage_at(step, settings.updates)
         if learner.enter(number):
             log.info("step %d: stage %s, %d parameters train", step, stage.name, learner.trainable())
-        set_rate(self.optimiser, self._share(step), gates_held=step < settings.gate_hold * settings.updates)
+        set_rate(self.optimiser, self._share(step))
         learner.train()
         torch.manual_seed(seed_of("dropout", settings.seed, step, self.processes.rank) % 2**63)
 

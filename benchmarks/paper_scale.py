@@ -169,11 +169,16 @@ class Session:
             update.begin(step)
             update(step, passes, len(passes))
 
-        with filled_trunk(subject, settings, passes) as trunk:
-            for name, update in (("no cache", subject.update(settings)), ("cache", subject.update(settings, trunk))):
-                run = functools.partial(one, update)
-                run()
-                self.case("trace", f"update, {name}", functools.partial(traced, run, self.device))
+        def of(update: Update) -> dict[str, Any]:
+            one(update)
+            return traced(functools.partial(one, update), self.device)
+
+        def cached() -> dict[str, Any]:
+            with filled_trunk(subject, settings, passes) as trunk:
+                return of(subject.update(settings, trunk))
+
+        self.case("trace", "update, no cache", lambda: of(subject.update(settings)))
+        self.case("trace", "update, cache", cached)  # fails, and is noted, where nothing stays frozen
 
     def crowd(self, subject: Subject) -> None:
         few = min(3, self.updates)

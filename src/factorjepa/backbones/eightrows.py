@@ -78,21 +78,17 @@ def _normed(
     a = tl.where(at < width, a - mean, 0.0)
     squares = a * a
     if PARTS == 3:
-        b = tl.where(at + SIZE < width, b - mean, 0.0)
-        c = tl.where(at + 2 * SIZE < width, c - mean, 0.0)
-        squares += b * b + c * c
+        apart_b = tl.where(at + SIZE < width, b - mean, 0.0)
+        apart_c = tl.where(at + 2 * SIZE < width, c - mean, 0.0)
+        squares += apart_b * apart_b + apart_c * apart_c
     sharper = tl.rsqrt(tl.sum(squares) / width + eps)
     a = _shaped(a * sharper, weight, bias, at, width)
-    bits = _bits(a)
+    b = a
+    c = a
     if PARTS == 3:
-        b = _shaped(b * sharper, weight, bias, at + SIZE, width)
-        c = _shaped(c * sharper, weight, bias, at + 2 * SIZE, width)
-        bits = tl.maximum(bits, tl.maximum(_bits(b), _bits(c)))
-    inverse = _inverse(bits, scale, largest, smallest)
-    _write(a * inverse, rows + start, at, width)
-    if PARTS == 3:
-        _write(b * inverse, rows + start, at + SIZE, width)
-        _write(c * inverse, rows + start, at + 2 * SIZE, width)
+        b = _shaped(apart_b * sharper, weight, bias, at + SIZE, width)
+        c = _shaped(apart_c * sharper, weight, bias, at + 2 * SIZE, width)
+    _write(a, b, c, rows + start, scale, at, width, largest, smallest, SIZE, PARTS)
 
 
 @triton.jit
@@ -100,16 +96,12 @@ def _plain(x, rows, scale, width, largest, smallest, GELU: tl.constexpr, SIZE: t
     start = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, SIZE)
     a = _read(x + start, at, width, GELU)
-    bits = _bits(a)
+    b = a
+    c = a
     if PARTS == 3:
         b = _read(x + start, at + SIZE, width, GELU)
         c = _read(x + start, at + 2 * SIZE, width, GELU)
-        bits = tl.maximum(bits, tl.maximum(_bits(b), _bits(c)))
-    inverse = _inverse(bits, scale, largest, smallest)
-    _write(a * inverse, rows + start, at, width)
-    if PARTS == 3:
-        _write(b * inverse, rows + start, at + SIZE, width)
-        _write(c * inverse, rows + start, at + 2 * SIZE, width)
+    _write(a, b, c, rows + start, scale, at, width, largest, smallest, SIZE, PARTS)
 
 
 @triton.jit
@@ -165,13 +157,15 @@ def _bits(value):
 
 
 @triton.jit
-def _inverse(bits, scale, largest, smallest):
-    """Writes what the row is to be multiplied with (`eightbit.quantised`) and gives one over it."""
+def _write(a, b, c, rows, scale, at, width, largest, smallest, SIZE: tl.constexpr, PARTS: tl.constexpr):
+    """A row in eight bits, and what it is to be multiplied with: `eightbit.quantised`. Of one part b and c are a."""
+    bits = _bits(a)
+    if PARTS == 3:
+        bits = tl.maximum(bits, tl.maximum(_bits(b), _bits(c)))
     divisor = (tl.max(bits).to(tl.float32, bitcast=True) + smallest) / largest
     tl.store(scale + tl.program_id(0), divisor)
-    return 1.0 / divisor
-
-
-@triton.jit
-def _write(value, rows, at, width):
-    tl.store(rows + at, value.to(rows.dtype.element_ty), mask=at < width)
+    inverse = 1.0 / divisor
+    tl.store(rows + at, (a * inverse).to(rows.dtype.element_ty), mask=at < width)
+    if PARTS == 3:
+        tl.store(rows + at + SIZE, (b * inverse).to(rows.dtype.element_ty), mask=at + SIZE < width)
+        tl.store(rows + at + 2 * SIZE, (c * inverse).to(rows.dtype.element_ty), mask=at + 2 * SIZE < width)

@@ -14,7 +14,7 @@ import torch
 import yaml
 
 from corpus.clips import make_clip
-from factorjepa.adaptation import METHODS
+from factorjepa.adaptation import METHODS, method_named
 from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.config import preset_folder, resolve
 from factorjepa.corpus.manifest import Manifest
@@ -50,17 +50,21 @@ def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the
 ) -> None:
     mine, theirs = study(preset=preset), study(preset="study")
     ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
-    assert {name for name in ablations if name.endswith("_both_chosen") == bool(place)} < set(mine.methods)
+    elsewhere = {"factorjepa_di_chosen", "factorjepa_int_chosen"}  # of the other preset, like those in two places
+    assert {name for name in ablations - elsewhere if name.endswith("_both_chosen") == bool(place)} < set(mine.methods)
+    assert (elsewhere <= set(mine.methods)) == bool(place)
     assert {"frozen", f"factorjepa_raw{place}", f"factorjepa{place}"} < set(mine.methods)
     apart = {"methods", "tuned", "tuning", "training", "decoder", "decoding", "decoded", "decoded_clips"}
     assert mine.model_dump(exclude=apart) == theirs.model_dump(exclude=apart)
     # One of those tried, for all: they are compared with FactorJEPA.
     assert all(mine.training[name] in theirs.tuning[name] for name in own)
-    controls = {name for name in mine.methods if METHODS[name].family == "control" and METHODS[name].has_branches}
-    assert set(mine.tuned) == (controls if place else set())
-    for method, values in mine.tuned.items():
-        assert METHODS[method].family == "control"
-        assert all(value in theirs.tuning[name] for name, value in values.items())
+    methods = {name: method_named(name) for name in mine.methods}
+    controls = {name for name, one in methods.items() if one.family == "control" and one.has_branches}
+    whole = {name for name, one in methods.items() if one.encoder == "all" and one.trains}
+    variants = {name for name in methods if "@" in name}
+    assert set(mine.tuned) == (controls | whole | variants if place else set())
+    for name in controls & mine.tuned.keys():
+        assert all(value in theirs.tuning[key] for key, value in mine.tuned[name].items())
     assert {name: value for name, value in mine.training.items() if name not in own} == theirs.training
 
 
@@ -161,3 +165,14 @@ def test_an_interrupt_while_the_study_waits_for_what_runs_beside_ends_that_too(t
     _, errors = study.communicate(timeout=60)  # it ends, and so does the process that holds the same pipe
     assert "waiting for what runs beside the teacher: sleeper" in errors
     assert "KeyboardInterrupt" in errors
+
+
+def test_a_variant_has_its_method_s_own_settings_but_for_what_it_changes(tmp_path: Path) -> None:
+    tuned = {"auto_rgn": {"lr": 0.002, "warmup": 5}, "auto_rgn@long": {"updates": 50, "warmup": 7}, "lora": {"lr": 1}}
+    study = StudySettings(methods=("auto_rgn", "auto_rgn@long"), seeds=(17,), tuned=tuned)
+    jobs = {job.settings.method: job for job in study.jobs(tmp_path, tmp_path)}
+    usual, longer = (jobs[name].settings for name in study.methods)
+    assert (longer.lr, longer.warmup, longer.updates) == (usual.lr, 7, 50)
+    assert (usual.lr, usual.warmup) == (0.002, 5)
+    assert jobs["auto_rgn@long"].out.name == "auto_rgn@long-17"
+    assert study.unused() == ["lora"]

@@ -28,7 +28,7 @@ from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
-from .words import listed
+from .words import AT, listed
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -55,7 +55,8 @@ class StudySettings(Settings):
     methods: tuple[str, ...] = Field(default=("frozen", "auto_rgn", "factorjepa_raw", "factorjepa"), min_length=1)
     seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
     training: dict[str, Any] = Field(default={})  # settings of every run
-    tuned: dict[str, dict[str, Any]] = Field(default={})  # method -> settings of its runs alone
+    # Method -> settings of its runs alone. `auto_rgn@long` has those of `auto_rgn` as well, unless it has its own.
+    tuned: dict[str, dict[str, Any]] = Field(default={})
     # Setting of training -> values that every method that has it tries with the first seed; validation clips choose.
     tuning: dict[str, tuple[Any, ...]] = Field(default={})
     side_by_side: int | None = Field(default=None, ge=1)  # runs at a time (None: one per core; one on a GPU)
@@ -115,7 +116,7 @@ class StudySettings(Settings):
         self.candidates(Path(), Path())
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]
-        for name in self.tuned.keys() - set(self.methods):  # what is not used may still be wrong
+        for name in self.unused():  # may still be wrong
             resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **self.tuned[name]})
         for arch, weights in {(job.arch, job.weights) for job in jobs}:
             check_weights(arch, weights)
@@ -182,7 +183,7 @@ class StudySettings(Settings):
             if not method_named(name).trains or grid == [{}]:
                 continue
             for number, values in enumerate(grid):
-                tuned = {name: {**self.tuned.get(name, {}), **values}}
+                tuned = {name: {**self._own(name), **values}}
                 alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
                 (job,) = alone.jobs(data, folder, windows)
                 read = {key: getattr(job.settings, key) for key in values}  # 1e-3 of a YAML file is a word
@@ -200,8 +201,17 @@ class StudySettings(Settings):
 
     def with_chosen(self, chosen: Mapping[str, Mapping[str, Any]]) -> StudySettings:
         """This study with what validation chose for each method."""
-        tuned = {name: {**self.tuned.get(name, {}), **chosen.get(name, {})} for name in {*self.tuned, *chosen}}
+        tuned = {name: {**self._own(name), **chosen.get(name, {})} for name in {*self.tuned, *chosen}}
         return self.model_copy(update={"tuned": tuned})
+
+    def _own(self, name: str) -> dict[str, Any]:
+        """Settings of a method's runs alone: a variant's are its method's, but for what it changes."""
+        return {**self.tuned.get(name.split(AT, 1)[0], {}), **self.tuned.get(name, {})}
+
+    def unused(self) -> list[str]:
+        """Methods that `tuned` names, and no run is of."""
+        bases = {name.split(AT, 1)[0] for name in self.methods}
+        return sorted(self.tuned.keys() - bases - set(self.methods))
 
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""
@@ -212,7 +222,7 @@ class StudySettings(Settings):
         for name in self.methods:
             method = method_named(name)
             for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:
-                values = {"windows": windows and str(windows), **self.training, **self.tuned.get(name, {})}
+                values = {"windows": windows and str(windows), **self.training, **self._own(name)}
                 if method.interpolation is not None:
                     if FULL.name not in self.methods:
                         raise ConfigError(f"method {name!r} is made from runs of `{FULL.name}`: add that to methods")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+AT = "@"  # `auto_rgn@long`: a method's name, and a word for runs of it with other settings
+
 
 def counted(number: float, noun: str, plural: str | None = None) -> str:
     """`counted(1, "clip")` is "1 clip", `counted(20, "city", "cities")` is "20 cities"."""

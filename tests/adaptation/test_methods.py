@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from factorjepa.adaptation import METHODS, Stage, method_named
+from factorjepa.adaptation import METHODS, Stage, known, method_named
 from factorjepa.adaptation.adapters import inject
 from factorjepa.adaptation.autorgn import choose_blocks, relative_gradient_norms
 from factorjepa.adaptation.budget import TOLERANCE, budgets, levelled, matching_rank
@@ -269,3 +269,26 @@ def test_views_alone_are_a_control_of_auto_rgn() -> None:
     assert viewed.reads_packets
     assert not viewed.reads_states
     assert not viewed.reads_targets
+
+
+class TestVariants:
+    def test_a_variant_is_its_method_under_another_name(self) -> None:
+        variant = method_named("auto_rgn@long")
+        same = dataclasses.replace(variant, name="auto_rgn", title=METHODS["auto_rgn"].title)
+        assert (variant.title, same) == ("Auto-RGN @long", METHODS["auto_rgn"])
+        assert (
+            resolve(TrainSettings, "nano", data="-", method="auto_rgn@long").resolved_method().name == "auto_rgn@long"
+        )
+
+    @pytest.mark.parametrize("name", ["auto_rgn@", "auto_rgn@../x", "auto_rgn@a@b", "auto_rgn@a b", "auto_rgn@.x"])
+    def test_a_word_that_is_no_file_name_is_refused(self, name: str) -> None:
+        with pytest.raises(TrainingError, match="after @ comes a word"):
+            method_named(name)
+
+    def test_a_misspelt_method_of_a_variant_names_the_nearest(self) -> None:
+        with pytest.raises(TrainingError, match="did you mean 'auto_rgn'"):
+            method_named("auto_rng@long")
+
+    def test_scores_may_tell_of_methods_that_are_not_here(self) -> None:
+        assert known("of_another_version") is None
+        assert known("frozen") is METHODS["frozen"]

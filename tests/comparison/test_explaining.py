@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -118,3 +119,43 @@ def test_one_step_is_no_ladder(tmp_path: Path) -> None:
     scores_of(rows_of({"frozen": 0.5, "mono_top": 0.1})).write(tmp_path / "scores.parquet")
     page = make_report(tmp_path, settings=QUICK).page.read_text(encoding="utf-8")
     assert "What explains a gain" not in page
+
+
+class TestVariants:
+    """`method@word`: the same method under other settings."""
+
+    SHIFTS: ClassVar = {"auto_rgn": 0.5, "auto_rgn@long": 0.4, "factorjepa_chosen": 0.2, "factorjepa_chosen@slow": 0.3}
+
+    def steps(self, shifts: dict[str, float]) -> dict[tuple[str, str], float]:
+        found = compare(scores_of(rows_of(shifts, seeds=(17, 29, 43))), QUICK).explained()
+        return {(row.a, row.b): row.effect for row in found if row.diagnostic == FUTURE.name}
+
+    def test_a_variant_is_compared_with_its_method_and_stands_in_for_it(self) -> None:
+        assert self.steps(self.SHIFTS) == pytest.approx(
+            {
+                ("auto_rgn@long", "auto_rgn"): 0.1,
+                ("factorjepa_chosen@slow", "factorjepa_chosen"): -0.1,
+                ("factorjepa_chosen", "auto_rgn"): 0.3,
+                ("factorjepa_chosen", "auto_rgn@long"): 0.2,
+                ("factorjepa_chosen@slow", "auto_rgn"): 0.2,
+            },
+            abs=0.02,
+        )
+
+    def test_with_the_same_word_on_both_sides_it_is_compared_in_itself(self) -> None:
+        found = self.steps({name.replace("long", "slow"): shift for name, shift in self.SHIFTS.items()})
+        assert ("factorjepa_chosen@slow", "auto_rgn@slow") in found
+        assert ("factorjepa_chosen", "auto_rgn@slow") not in found
+
+    def test_pages_show_variants(self, tmp_path: Path) -> None:
+        scores_of(rows_of(self.SHIFTS)).write(tmp_path / "scores.parquet")
+        page = make_report(tmp_path, settings=QUICK).page.read_text(encoding="utf-8")
+        assert "@slow instead of the usual settings" in page
+
+
+def test_where_the_paper_s_form_was_not_run_another_stands_against_all_competitors() -> None:
+    families = {"lora": "generic", "mono_top": "control", "factorjepa_chosen": "ablation", "pair_motion": "ablation"}
+    pairs = {(one.a, one.b) for one in extended([*families, "frozen"], families)}
+    assert {("factorjepa_chosen", "lora"), ("factorjepa_chosen", "mono_top")} <= pairs
+    assert ("factorjepa_chosen", "pair_motion") not in pairs
+    assert ("factorjepa", "lora") in {(one.a, one.b) for one in extended([*families, "factorjepa"], families)}

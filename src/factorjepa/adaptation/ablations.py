@@ -7,7 +7,7 @@ from typing import Any
 
 from ..objective import LossWeights
 from ..predictors import FactorizedOptions
-from .factor import CURRICULUM, FACTORJEPA, RAW
+from .factor import CURRICULUM, DI_PLUS, FACTORJEPA, INT, RAW
 from .method import WHOLE_RUN, Method
 
 
@@ -97,7 +97,7 @@ _ONE_CHANGE: tuple[Method, ...] = (
             f"{method.name}_chosen", "chosen blocks",
             "whether it gains on Auto-RGN where the same rule says which blocks train", encoder="chosen",
         )
-        for method in (RAW, FACTORJEPA)
+        for method in (RAW, FACTORJEPA, DI_PLUS, INT)
     ),
     FACTORJEPA.variant(
         "pair_motion", "pairs move agents", "an interaction moves an agent, it does not only add a vector",

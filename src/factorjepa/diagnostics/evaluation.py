@@ -30,6 +30,7 @@ from ..storage import only_writer, remove_partials, write_text
 from ..training.restore import best_step, restore, settings_of
 from ..training.run import RunDirectory
 from ..training.settings import TrainSettings
+from ..words import AT
 from .asks import Answers, Subject
 from .diagnostic import ROLES, Diagnostic, Role
 from .evaluator import Conditions, Evaluator
@@ -256,8 +257,8 @@ def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) ->
             if other.key == entry.key:
                 raise DiagnosticsError(
                     f"{other.run.folder} and {folder} are both {entry.settings.method} with seed {entry.settings.seed} "
-                    f"of {entry.conditions.backbone}: scores could not tell them apart. Evaluate them into different "
-                    "folders, or train one with another seed"
+                    f"of {entry.conditions.backbone}: scores could not tell them apart. Train one with another seed, "
+                    f"or under a name of its own: --method {entry.settings.method.split(AT, 1)[0]}{AT}other"
                 )
         entries.append(entry)
     corpora = sorted({entry.conditions.data for entry in entries})

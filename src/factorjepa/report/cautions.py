@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..adaptation import METHODS
+from ..adaptation import known
 from ..adaptation.budget import TOLERANCE
 from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
@@ -114,7 +114,8 @@ def closed_pathways(material: Material, backbone: str) -> list[str]:
     """Runs whose gates or edges had closed when they ended: what is said of them is not about that part."""
     runs: dict[str, list[RunInfo]] = {}
     for run in material.scores.runs:
-        if run.backbone == backbone and run.method in METHODS and METHODS[run.method].has_branches:
+        method = known(run.method)
+        if run.backbone == backbone and method is not None and method.has_branches:
             runs.setdefault(run.title, []).append(run)
     by_pathway: dict[str, dict[str, list[str]]] = {}
     for title, of_method in runs.items():
@@ -165,7 +166,7 @@ def differing(material: Material, backbone: str, a: str, b: str) -> str:
 
 def _own_settings(run: RunInfo) -> dict[str, object]:
     """Without settings of what its method does not have."""
-    method = METHODS.get(run.method)
+    method = known(run.method)
     idle = method.idle_settings if method is not None else ()
     used = settings_of(run)
     if "branch_rate" in used and used.get("gate_rate") in (None, used["branch_rate"]):
@@ -215,7 +216,8 @@ def _few(titles: list[str]) -> str:
 
 def _trains(run: RunInfo) -> bool:
     """Not the frozen model, nor one that is interpolated from a run without an update of its own."""
-    return run.trainable > 0 and (run.method not in METHODS or METHODS[run.method].trains)
+    method = known(run.method)
+    return run.trainable > 0 and (method is None or method.trains)
 
 
 def _updates(material: Material, run: RunInfo) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow.compute as pc
 
-from ..adaptation import METHODS
+from ..adaptation import known
 from ..decoded import DecodedExample
 from ..examples import Example
 from ..rendering.gallery import column_order
@@ -88,7 +88,8 @@ class Material:
         """As its runs say; the catalogue's of a method that was not evaluated."""
         if method in self._about:
             return self._about[method].title
-        return METHODS[method].title if method in METHODS else method
+        unmeasured = known(method)
+        return unmeasured.title if unmeasured is not None else method
 
     def variants(self, backbone: str) -> list[str]:
         """Where FactorJEPA itself was not evaluated: its forms that were compared with the baseline instead."""

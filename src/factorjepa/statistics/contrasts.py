@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .explaining import PARTS, STEPS
+from .explaining import PARTS, STEPS, variant_steps, with_variants
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,27 @@ PRESPECIFIED = (
 """Appendix D. Crossed with the primary diagnostics they are the confirmatory family of a backbone."""
 
 _OWN_FAMILIES = ("factorized", "ablation")
+_FORMS = (OURS, "factorjepa_chosen", "factorjepa_both_chosen")  # the first that was run stands against the others
 
 
 def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contrast]:
-    """FactorJEPA over every method that is not a form of it (controls among them), every method over frozen, and the
-    steps between methods that differ in one thing, ablations among them."""
+    """What else is compared, of the methods that were run.
+
+    FactorJEPA, in the paper's form or the first other that is there, over every method that is not a form of it;
+    every method over frozen; the steps between methods that differ in one thing, ablations and variants among them.
+    """
     taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
     found = []
-    if OURS in methods:
-        others = [m for m in methods if families.get(m) not in _OWN_FAMILIES and m not in (OURS, FROZEN)]
-        found += [Contrast(f"over {other}", OURS, other) for other in others if (OURS, other) not in taken]
+    for ours in [form for form in _FORMS if form in methods][:1]:
+        whose = "" if ours == OURS else f"{ours} "
+        others = [m for m in methods if families.get(m) not in _OWN_FAMILIES and m not in (ours, FROZEN)]
+        found += [Contrast(f"{whose}over {other}", ours, other) for other in others if (ours, other) not in taken]
     if FROZEN in methods:
         found += [Contrast(f"{method} over frozen", method, FROZEN) for method in methods if method != FROZEN]
     taken |= {(contrast.a, contrast.b) for contrast in found}
-    steps = [
-        step
-        for step in dict.fromkeys((*STEPS, *PARTS))
+    steps = [*with_variants(list(dict.fromkeys((*STEPS, *PARTS))), methods), *variant_steps(methods)]
+    return found + [
+        Contrast(f"{step.a} over {step.b}", step.a, step.b)
+        for step in steps
         if {step.a, step.b} <= {*methods} and (step.a, step.b) not in taken
     ]
-    return found + [Contrast(f"{step.a} over {step.b}", step.a, step.b) for step in steps]

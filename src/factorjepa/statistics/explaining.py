@@ -9,9 +9,10 @@ out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ..words import AT
 from .rows import NAN, ContrastRow, Number
 from .verdict import stated
 
@@ -41,6 +42,8 @@ _CHOSEN = Step("Auto-RGN's blocks instead of the top ones", "factorjepa_chosen",
 _BOTH_CHOSEN = Step(
     "early injection as well, RAW, Auto-RGN's blocks", "factorjepa_raw_both_chosen", "factorjepa_raw_chosen"
 )
+_DI_CHOSEN = Step("more time on interactions; Auto-RGN's blocks", "factorjepa_di_chosen", "factorjepa_chosen")
+_INT_CHOSEN = Step("interventions in training; Auto-RGN's blocks", "factorjepa_int_chosen", "factorjepa_chosen")
 _RAW_BOTH = Step("early injection as well, RAW", "factorjepa_raw_both", "factorjepa_raw")
 
 
@@ -98,6 +101,8 @@ STEPS = (
     _CHOSEN,
     Step("stages and factor views alone, Auto-RGN's blocks", "auto_rgn_views", "auto_rgn"),
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
+    _DI_CHOSEN,
+    _INT_CHOSEN,
     _BOTH_CHOSEN,
     *_on_chosen_blocks("states early and late", "factorjepa_raw_both_chosen", "factorjepa_both_chosen", "_chosen"),
     Step("pairs, through a dense head, Auto-RGN's blocks", "mono_states_chosen", "mono_agents_chosen"),
@@ -142,6 +147,8 @@ PARTS = (
     _RAW_BOTH,
     _CHOSEN,
     _RAW_CHOSEN,
+    _DI_CHOSEN,
+    _INT_CHOSEN,
     _BOTH_CHOSEN,
     Step("early injection as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_chosen"),
     *map(_both_chosen, _ONE_CHANGE),
@@ -185,11 +192,36 @@ class Explained:
     decision: str = ""
 
 
+def variant_steps(methods: Collection[str]) -> list[Step]:
+    """What other settings change: from a method to `method@word`."""
+    variants = [(name, *name.split(AT, 1)) for name in methods if AT in name]
+    return [
+        Step(f"{AT}{word} instead of the usual settings, {base}", name, base)
+        for name, base, word in variants
+        if base in methods
+    ]
+
+
+def with_variants(steps: Sequence[Step], methods: Collection[str]) -> list[Step]:
+    """Each step, and again where `a@word` or `b@word` stand in for its methods: both where both are there."""
+    words = dict.fromkeys(name.split(AT, 1)[1] for name in methods if AT in name)
+    found = []
+    for step in steps:
+        found.append(step)
+        for word in words:
+            a, b = (f"{name}{AT}{word}" if f"{name}{AT}{word}" in methods else name for name in (step.a, step.b))
+            if (a, b) != (step.a, step.b):
+                found.append(Step(f"{step.title} ({AT}{word})", a, b))
+    return found
+
+
 def explained(contrasts: Sequence[ContrastRow], backbone: str, steps: Sequence[Step] = STEPS) -> list[Explained]:
     """The steps that were measured, in their order, each on every column."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
+    methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
+    changed = variant_steps(methods) if steps == STEPS else []
     found = []
-    for step in steps:
+    for step in [*changed, *with_variants(steps, methods)]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]
         if any(math.isfinite(row.effect) for row in rows):
             found += rows
@@ -198,8 +230,10 @@ def explained(contrasts: Sequence[ContrastRow], backbone: str, steps: Sequence[S
 
 def worth_showing(rows: Sequence[Explained], ladder: Ladder) -> bool:
     """Two steps or more, for one is in the table of contrasts already, and not only those of an earlier ladder."""
-    shown = {(step.a, step.b) for earlier in LADDERS[: LADDERS.index(ladder)] for step in earlier.steps}
     found = {(row.a, row.b) for row in rows}
+    earlier = [step for earlier in LADDERS[: LADDERS.index(ladder)] for step in earlier.steps]
+    methods = {name for pair in found for name in pair}
+    shown = {(step.a, step.b) for step in with_variants(earlier, methods)}
     return len(found) > 1 and not found <= shown
 
 

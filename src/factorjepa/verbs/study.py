@@ -87,7 +87,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     if until not in STAGES:
         raise ConfigError(f"there is no stage {until!r}{nearest(until, STAGES)}; stages: {', '.join(STAGES)}")
     settings.check()
-    if unused := sorted(settings.tuned.keys() - set(settings.methods)):
+    if unused := settings.unused():
         said = f"tuned: not used for {listed(unused)}, which the study does not have"
         error_console.print(said, highlight=False, soft_wrap=True)
     corpus, scores = settings.corpus(out), out / "scores"
@@ -163,9 +163,7 @@ def _beside(settings: StudySettings, wanted: Sequence[str]) -> dict[str, Part]:
 
 
 def _train_packet_free(settings: StudySettings, out: Path) -> None:
-    methods = packet_free(settings)
-    tuned = {name: values for name, values in settings.tuned.items() if name in methods}
-    alone = settings.model_copy(update={"methods": methods, "tuned": tuned})
+    alone = settings.model_copy(update={"methods": packet_free(settings)})
     data, windows = alone.corpus(out), out / "windows" if alone.windows else None
     if alone.tuning:
         alone = _tune(alone, data, out, windows, alone.beside_teacher)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from factorjepa.adaptation import METHODS
+from factorjepa.adaptation import METHODS, method_named
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
 from factorjepa.statistics.explaining import AREA, COLUMNS
@@ -128,7 +128,7 @@ def channels(runs: Path) -> list[str]:
     cells = [["method", "layout", "agents", "interactions", "runs"]]
     for method, found in shares.items():
         means = (statistics.fmean(one) for one in zip(*found, strict=True))
-        cells.append([METHODS[method].title, *(f"{share:.2%}" for share in means), str(len(found))])
+        cells.append([method_named(method).title, *(f"{share:.2%}" for share in means), str(len(found))])
     return rows_of(cells)
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     asked = parser.parse_args()
     comparison, scores = Comparison.read(asked.scores / "comparison"), Scores.read(asked.scores)
     names = {name: info.title for name, info in scores.diagnostics.items()}
-    titles = {name: method.title for name, method in METHODS.items()}
+    titles = {name: method.title for name, method in METHODS.items()} | {run.method: run.title for run in scores.runs}
     parts = {
         "means": means(comparison, names),
         "prespecified": prespecified(comparison, names, titles),

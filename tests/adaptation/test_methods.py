@@ -214,7 +214,7 @@ def test_the_verbs_list_methods_and_count_budgets() -> None:
     some = runner.invoke(app, ["methods", "auto_rgn", "reference"], env={"COLUMNS": "200"})
     references = {name for name, method in METHODS.items() if method.family == "reference"}
     first = {line.split()[0] for line in some.output.splitlines() if line.strip()}
-    assert first & METHODS.keys() == references | {"auto_rgn", "auto_rgn_views"}
+    assert first & METHODS.keys() == references | {"auto_rgn", "auto_rgn_views", "auto_rgn_int"}
     none = runner.invoke(app, ["methods", "nothing_like_it"], env={"COLUMNS": "200"})
     assert none.exit_code == 1
     assert "families: reference, generic" in str(none.exception)

@@ -8,7 +8,7 @@ from typing import Literal
 from ..objective import LossWeights
 from ..predictors import MonolithicOptions
 from .autorgn import AUTO_RGN
-from .factor import CURRICULUM
+from .factor import CURRICULUM, INT
 from .method import Method
 
 PLAIN = Method(
@@ -36,6 +36,13 @@ VIEWED = dataclasses.replace(
     family="control",
     why="what stages and factor views give as augmentation, without states, targets and channels",
     stages=CURRICULUM,
+)
+EDITED = dataclasses.replace(
+    VIEWED,
+    name="auto_rgn_int",
+    title="Auto-RGN + views + interventions",
+    why="what being shown interventions gives, without states, targets and channels: FactorJEPA-INT's control",
+    edits=INT.edits,
 )
 
 # A control has as many parameters as the form of FactorJEPA that it stands beside.

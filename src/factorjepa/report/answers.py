@@ -135,7 +135,10 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
     """What all of them say, so that none is picked for what it says."""
-    said = [f"{quoted(title)} is {_decisions(material, rows)}" for title, rows in variants.items()]
+    alike: dict[str, list[str]] = {}
+    for title, rows in variants.items():
+        alike.setdefault(_decisions(material, rows), []).append(quoted(title))
+    said = [f"{listed(titles)} {'is' if len(titles) == 1 else 'are'} {words}" for words, titles in alike.items()]
     ours, baseline = material.title_of(OURS), material.title_of(BASELINE)
     return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
 

@@ -103,6 +103,20 @@ STEPS = (
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
     _DI_CHOSEN,
     _INT_CHOSEN,
+    Step(
+        "interventions in training alone, given stages and views; Auto-RGN's blocks", "auto_rgn_int", "auto_rgn_views"
+    ),
+    Step("everything and interventions, late states; Auto-RGN's blocks", "factorjepa_int_chosen", "auto_rgn"),
+    Step(
+        "late states, targets, factorization and interventions, given stages and views; Auto-RGN's blocks",
+        "factorjepa_int_chosen",
+        "auto_rgn_views",
+    ),
+    Step(
+        "late states, targets and factorization, given stages, views and interventions; Auto-RGN's blocks",
+        "factorjepa_int_chosen",
+        "auto_rgn_int",
+    ),
     _BOTH_CHOSEN,
     *_on_chosen_blocks("states early and late", "factorjepa_raw_both_chosen", "factorjepa_both_chosen", "_chosen"),
     Step("pairs, through a dense head, Auto-RGN's blocks", "mono_states_chosen", "mono_agents_chosen"),

@@ -152,6 +152,10 @@ def methods(
             table.add_row(f"[bold]{family}[/]", "", "")
         table.add_row(one.name, one.scope, one.why)
     console.print(table)
+    console.print(
+        f"A method with other settings beside itself, in one study and on one page: {found[0].name}@WORD, any word.",
+        highlight=False,
+    )
 
 
 def budget(

@@ -3,7 +3,8 @@
     python benchmarks/count_kernels.py --methods auto_rgn factorjepa factorjepa_raw_both_chosen
 
 On a CPU operators that are no views are counted, of the loss and its gradient, in fp32: on a GPU in bf16 there are
-casts besides. On a GPU a whole update of 32 clips is traced. Clips are made up (`factorjepa profile` has the same).
+casts besides. On a GPU a whole update of 32 clips is traced, and said where the host waits in it. Clips are made up
+(`factorjepa profile` has the same).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,6 +76,7 @@ def trace(method: str, scenery: Scenery, batch: int, precision: str) -> collecti
 
         for _ in range(WARMUP):
             one()
+        waits(lambda: update(settings.updates, itertools.islice(batches, 1), 1))
         with torch.profiler.profile() as profiler:
             one()
     events = profiler.key_averages()
@@ -81,6 +85,17 @@ def trace(method: str, scenery: Scenery, batch: int, precision: str) -> collecti
     print(f"{method}, {precision}: {launched:,} kernels, the GPU busy for {busy:.1f} ms")
     operators = [e for e in events if e.device_type == torch.autograd.DeviceType.CPU]
     return collections.Counter({e.key: round(e.self_device_time_total) for e in operators})
+
+
+def waits(launch: Callable[[], object]) -> None:
+    """Say where the host waits for the GPU before it has launched everything: there should be no such place."""
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        launch()
+    torch.cuda.set_sync_debug_mode("default")
+    places = collections.Counter(f"{one.filename}:{one.lineno}" for one in told if "synchroniz" in str(one.message))
+    print(f"the host waits {sum(places.values())} times {dict(places) or ''}")
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from factorjepa.errors import TeacherError, TrainingError
 from factorjepa.training.engine import Engine
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.settings import TrainSettings
+from factorjepa.training.update import Outcome
 from factorjepa.training.validation import states_of
 
 Make = Callable[..., TrainSettings]
@@ -179,6 +180,48 @@ def test_a_term_that_is_not_finite_is_named_and_changes_nothing(settings: Make, 
         engine.run(tmp_path / "run", False)
     assert all(torch.equal(before[key], tensor) for key, tensor in engine.learner.weights().items())
     assert RunDirectory.existing(tmp_path / "run").steps() == [0]
+
+
+class TestAhead:
+    """On a GPU the host is an update ahead of what is known; here it only acts as if."""
+
+    @pytest.mark.parametrize("until", [None, 4])
+    def test_it_logs_and_saves_the_same(self, until: int | None, settings: Make, tmp_path: Path) -> None:
+        chosen = settings(method="factorjepa", updates=6, save_every=3, validate_every=2)
+        train(chosen, tmp_path / "plain", until=until)
+        engine = Engine(chosen, CPU)
+        engine.ahead = True
+        seen: list[int] = []
+
+        def progress(step: int, _: int, __: str) -> None:
+            seen.append(step)
+            if step == until:
+                engine.stop()
+
+        engine.run(tmp_path / "ahead", False, progress)
+        assert seen == [step for step, _ in losses(tmp_path / "ahead")]
+        plain, ahead = (RunDirectory.existing(tmp_path / name) for name in ("plain", "ahead"))
+        assert losses(ahead.folder) == losses(plain.folder)
+        assert ahead.steps() == plain.steps()
+        for key, tensor in plain.weights("last").items():
+            assert torch.equal(tensor, ahead.weights("last")[key]), key
+
+    def test_nothing_is_saved_of_an_update_that_was_not_finite(
+        self, settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = Engine(settings(method="factorjepa_raw", updates=6, save_every=1, validate_every=6), CPU)
+        engine.ahead, known = True, Outcome.record
+
+        def late(outcome: Outcome) -> dict[str, float]:
+            if outcome.step == 2 and engine.step > 2:  # not before its weights have moved
+                raise TrainingError("step 2: loss is not finite")
+            return known(outcome)
+
+        monkeypatch.setattr(Outcome, "record", late)
+        with pytest.raises(TrainingError, match="step 2"):
+            engine.run(tmp_path / "run", False)
+        assert RunDirectory.existing(tmp_path / "run").steps()[-1] == 2
+        assert [step for step, _ in losses(tmp_path / "run")] == [1, 2]
 
 
 def test_misaligned_targets_ask_for_packets_of_another_window(settings: Make) -> None:

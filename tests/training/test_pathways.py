@@ -42,8 +42,8 @@ def test_the_loop_says_once_which_run_it_is(
 ) -> None:
     engine = Engine(settings(method="factorjepa_raw"), torch.device("cpu"))
     for _ in range(2):
-        engine._warn({**OPEN, "edge_max": 1e-5})
-    assert caplog.text.count("factorjepa_raw, step 0: edge_max is 1e-05: this pathway has died") == 1
+        engine._warn({**OPEN, "edge_max": 1e-5}, step=3)
+    assert caplog.text.count("factorjepa_raw, step 3: edge_max is 1e-05: this pathway has died") == 1
     assert "gate_max" not in caplog.text
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from .timing import wait
+from .timing import paced, wait
 
 # In this order: a name belongs to the first kind that it fits. `triton` kernels are what the compiler has fused, the
 # others of that kind our own (`backbones/turning.py`, `eightrows.py`).
@@ -24,6 +23,9 @@ KINDS = {
 
 # Stretches of the device's time line that the profiler names after what the host was doing; kernels lie within them.
 _ANNOTATION = re.compile(r"ProfilerStep|Optimizer\.|##|Torch-Compiled|CompiledF|autograd::|nccl:")
+
+
+_IN_A_ROW = 3
 
 
 def kind_of(kernel: str) -> str:
@@ -50,16 +52,12 @@ def summary(kernels: Mapping[str, tuple[float, int]], wall_us: float, most: int 
 
 
 def traced(run: Callable[[], object], device: torch.device) -> dict[str, Any]:
-    """The summary of one `run`, which must have run before: it is timed once without the profiler, once with it."""
+    """The summary of one `run`, which must have run before: timed in a row without the profiler, looked at with it."""
     from torch.autograd.profiler_util import DeviceType  # type: ignore[attr-defined]
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
-    wait(device)
-    started = time.perf_counter()
-    run()
-    wait(device)
-    wall_us = (time.perf_counter() - started) * 1e6
+    wall_us = paced(run, device, _IN_A_ROW).median * 1e6
     with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         run()
         wait(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -16,11 +17,11 @@ import torch
 from ..training.batches import TrainingBatch
 from ..training.settings import TrainSettings
 from ..training.trunk import Trunk, lowest_trained
-from ..training.update import Update, precision
+from ..training.update import Outcome, Update, precision
 from .flops import ClipFlops, nominal_peak
 from .subject import Subject
 from .synthetic import Scenery, training_batches
-from .timing import Times, forget_peak, peak_gib, timed
+from .timing import Times, forget_peak, paced, peak_gib, wait
 
 CLIPS = 128  # of an update in the canonical run (Panel C)
 UPDATES = 20_000
@@ -98,24 +99,30 @@ def filled_trunk(subject: Subject, settings: TrainSettings, passes: Sequence[Tra
 def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes: list[TrainingBatch]) -> TrainingCost:
     settings, device = update.settings, subject.device
     turn = itertools.cycle(passes)
-    record: dict[str, float] = {}
     steps = itertools.count(settings.updates)  # after the last one: all that ever trains does
+    made: collections.deque[Outcome] = collections.deque(maxlen=1)
 
     def one() -> None:
+        """As the training loop does it: an update is looked at when the next one is on its way."""
         step = next(steps)
         update.begin(step)
-        record.update(update(step, itertools.islice(turn, settings.accumulate), settings.accumulate))
+        outcome = update(step, itertools.islice(turn, settings.accumulate), settings.accumulate)
+        if made:
+            made[0].record()
+        made.append(outcome)
 
     forget_peak(device)
-    timed(one, device, 0, WARMUP)
+    for _ in range(WARMUP):
+        one()
+    wait(device)
     peak = peak_gib(device)
-    times = timed(one, device, 0, case.updates)
+    times = paced(one, device, case.updates)
     clips = settings.batch * settings.accumulate
     seen = sum(len(one.viewed) for one in passes) / sum(len(one.clip_ids) for one in passes)
     flops = subject.update_flops(settings, case.scenery, 1.0 - seen if case.cached else 0.0)
     most = nominal_peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     mfu = None if most is None else flops.total * clips / times.median / most
-    return TrainingCost(clips, times, peak, flops, mfu, dict(record))
+    return TrainingCost(clips, times, peak, flops, mfu, made[0].record())
 
 
 def _trunk(subject: Subject, settings: TrainSettings, folder: Path, clip_ids: list[str]) -> Trunk:

@@ -48,7 +48,7 @@ from .settings import LAYOUT, TrainSettings
 from .start import report_loss, start_tokens
 from .step import loss_of
 from .trunk import Trunk, lowest_trained, trunk_of
-from .update import Update, in_bf16, precision
+from .update import Outcome, Update, in_bf16, precision
 from .validation import Validation, validate
 
 log = logging.getLogger(__name__)
@@ -137,6 +137,10 @@ class Engine:
         self._logs: Logs | None = None  # of the first process
         self._warned: set[Pathway] = set()
         self._name = self.method.name  # the run's, once it has a folder
+        self.ahead = device.type == "cuda"  # the host prepares an update while the device makes the one before
+        self._pending: Outcome | None = None  # that one
+        self._noted = 0.0  # when an update was logged last, and how long clips were waited for since
+        self._waited = 0.0
 
     def stop(self) -> None:
         self._stopped = True
@@ -163,24 +167,24 @@ class Engine:
                 self._validate()
                 self._save(run)
             stopped = False  # agreed on by all processes; a signal that comes while they agree counts the next time
+            self._noted = time.monotonic()
             for wait, passes in self._updates(updates):
-                started = time.monotonic()
-                record = self._update(passes)
-                record |= self._pace(time.monotonic() - started, wait)
-                self._log(record)
-                self._warn(record)
+                self._waited += wait
+                outcome = self._update(passes)
+                self._settle(progress)  # the update before: a GPU has done it meanwhile, and has this one to go on with
+                self._pending = outcome
                 last = self.step == updates
-                if self.step % settings.validate_every == 0 or last:
+                validating = self.step % settings.validate_every == 0 or last
+                if validating or not self.ahead:
+                    self._settle(progress)
+                if validating:
                     self._validate()
-                if progress is not None:
-                    share = wait / max(wait + record["seconds"], 1e-9)
-                    text = (
-                        f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
-                    )
-                    progress(self.step, updates, text)
+                    self._noted = time.monotonic()
                 stopped = self.processes.any(self._stopped)
                 if self.step % settings.save_every == 0 or last or stopped or self.best_is_now:
+                    self._settle(progress)
                     self._save(run)
+                    self._noted = time.monotonic()
                 if stopped and not last:
                     break
             assert self.best is not None
@@ -221,9 +225,27 @@ class Engine:
             pace["memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
         return pace
 
-    def _log(self, record: dict[str, float]) -> None:
+    def _settle(self, progress: Callable[[int, int, str], object] | None) -> None:
+        """Log the update that is pending, when it is known what it did; it is refused where that is not finite.
+
+        Its time is that since the last one was logged, without what was waited for clips.
+        """
+        outcome, self._pending = self._pending, None
+        if outcome is None:
+            return
+        record, step, now = outcome.record(), outcome.step + 1, time.monotonic()
+        record |= self._pace(max(0.0, now - self._noted - self._waited), self._waited)
+        self._log(record, step)
+        self._warn(record, step)
+        if progress is not None:
+            share = self._waited / max(self._waited + record["seconds"], 1e-9)
+            text = f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
+            progress(step, self.settings.updates, text)
+        self._noted, self._waited = now, 0.0
+
+    def _log(self, record: dict[str, float], step: int) -> None:
         if self._logs is not None:
-            self._logs.log({"step": self.step, **record})
+            self._logs.log({"step": step, **record})
 
     @property
     def best_is_now(self) -> bool:
@@ -237,15 +259,15 @@ class Engine:
             passes = list(itertools.islice(source, self.settings.accumulate))
             yield time.monotonic() - started, passes
 
-    def _update(self, passes: list[tuple[Batch, int]]) -> dict[str, float]:
+    def _update(self, passes: list[tuple[Batch, int]]) -> Outcome:
         assert self.optimiser is not None
         update = self._updating(self.optimiser)
         update.begin(self.step)
         stage = self.learner.stage
         made = (self.batches.complete(batch, stage, self.step, epoch, self.device) for batch, epoch in passes)
-        record = update(self.step, made, len(passes))
+        outcome = update(self.step, made, len(passes))
         self.step += 1
-        return record
+        return outcome
 
     def _optimiser(self) -> torch.optim.Optimizer:
         settings = self.settings
@@ -256,7 +278,7 @@ class Engine:
             self.settings, self.learner, self.model, optimiser, self.device, self.processes, self.scales, self.trunk
         )
 
-    def _warn(self, record: dict[str, float]) -> None:
+    def _warn(self, record: dict[str, float], step: int) -> None:
         """Gates and edges that no longer open turn the model into its own control: say so once, loudly."""
         for pathway in PATHWAYS:
             if pathway.closed(record) and pathway not in self._warned:
@@ -264,7 +286,7 @@ class Engine:
                 log.warning(
                     "%s, step %d: %s is %.2g: this pathway has died and the model is its own control. Lower lr or "
                     "branch_rate, raise the loss that keeps it alive, or keep gate_prior and edge_prior on",
-                    self._name, self.step, pathway.measure, record[pathway.measure],
+                    self._name, step, pathway.measure, record[pathway.measure],
                 )  # fmt: skip
 
     def _validate(self) -> None:
@@ -273,7 +295,7 @@ class Engine:
             self.learner, batches, self.settings.replication, self.device, self._precision(), self.model,
             self.processes, self.trunk,
         )  # fmt: skip
-        self._log(found.record())
+        self._log(found.record(), self.step)
         provisional = self.best is None or (self.best[0] == 0 < self.step)  # where it began is not what was trained
         if provisional or found.better_than(self.best[1] if self.best else None):
             self.best = (self.step, found)

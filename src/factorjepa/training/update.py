@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +28,35 @@ from .trunk import Trunk
 log = logging.getLogger(__name__)
 
 
+class Outcome:
+    """What update `step` has logged. A GPU knows it long after the host has gone on; `record` waits for it."""
+
+    def __init__(self, step: int, names: Sequence[str], values: Tensor, known: dict[str, float]) -> None:
+        self.step, self._names, self._values, self._known = step, names, values, known
+        self._copied: torch.cuda.Event | None = None
+        if values.device.type == "cuda":
+            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._values.copy_(values, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record(torch.cuda.current_stream(values.device))
+
+    def record(self) -> dict[str, float]:
+        """All of it, by name; an error where something is not finite."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        record = dict(zip(self._names, self._values.tolist(), strict=True))
+        if broken := [name for name, value in record.items() if not math.isfinite(value)]:
+            culprits = [name for name in broken if name not in ("loss", "gradient")] or broken
+            raise TrainingError(
+                f"step {self.step}: {', '.join(culprits)} is not finite; nothing was saved after it, and the last "
+                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
+            )
+        return record | self._known
+
+
 @dataclass(frozen=True)
 class Update:
-    """Everything that an update reads and changes. `update(step, passes, count)` gives its record."""
+    """Everything that an update reads and changes. `update(step, passes, count)` gives its outcome."""
 
     settings: TrainSettings
     learner: Learner
@@ -51,10 +77,11 @@ class Update:
         learner.train()
         torch.manual_seed(seed_of("dropout", settings.seed, step, self.processes.rank) % 2**63)
 
-    def __call__(self, step: int, passes: Iterable[TrainingBatch], count: int) -> dict[str, float]:
+    def __call__(self, step: int, passes: Iterable[TrainingBatch], count: int) -> Outcome:
         """One optimiser step over `count` passes (Algorithm, "Restricted optimization and momentum update").
 
-        The host waits for the GPU once, to look at what it logs before any weight moves.
+        The host does not wait for a GPU: whoever calls asks the outcome, before anything of it is saved. On a CPU it is
+        known at once, and asked before any weight moves.
         """
         self.optimiser.zero_grad(set_to_none=True)
         rows: list[Tensor] = []
@@ -67,12 +94,14 @@ class Update:
         trained = (p for group in self.optimiser.param_groups for p in group["params"])
         gradient = clip_gradients(trained, self.settings.clip)
         logged = torch.cat((torch.stack(rows).sum(0) / count, gradient.reshape(1)))
-        record = dict(zip([*names, "gradient"], logged.tolist(), strict=True))
-        self._refuse_not_finite(step, record)
+        stage = self.learner.method.stage_at(step, self.settings.updates)[0]
+        known = {"lr": self.settings.lr * self._share(step), "stage": float(stage)}
+        outcome = Outcome(step, [*names, "gradient"], logged, known)
+        if self.device.type != "cuda":
+            outcome.record()
         self.optimiser.step()
         self.learner.target.update()
-        stage = self.learner.method.stage_at(step, self.settings.updates)[0]
-        return record | {"lr": self.settings.lr * self._share(step), "stage": float(stage)}
+        return outcome
 
     def loss(
         self, learner: Learner, batch: TrainingBatch, scales: Scales | None, step: int
@@ -85,15 +114,6 @@ class Update:
     def _share(self, step: int) -> float:
         settings = self.settings
         return rate(step, settings.updates, settings.warmup, settings.final_lr / settings.lr)
-
-    def _refuse_not_finite(self, step: int, record: dict[str, float]) -> None:
-        broken = [name for name, value in record.items() if not math.isfinite(value)]
-        if broken:
-            culprits = [name for name in broken if name not in ("loss", "gradient")] or broken
-            raise TrainingError(
-                f"step {step}: {', '.join(culprits)} is not finite; nothing was updated with it, and the last "
-                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
-            )
 
 
 def in_bf16(settings: TrainSettings, device: torch.device) -> bool:

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -41,6 +40,7 @@ from ..environment import facts
 from ..errors import TrainingError
 from ..pixels import to_video
 from ..seeding import stream
+from ..transfer import sent
 from ..world import WorldSettings
 from .optimiser import adamw, parameter_groups, rate, set_rate
 from .pool import WindowPool, Windows
@@ -90,10 +90,14 @@ class _Prepared:
     passes: tuple[tuple[Tensor, Tensor], ...]  # context and target, int64 [B, n] each
     grid: Grid  # of the clip
     seen: Grid  # of the part that is looked at
-    corner: NDArray[np.int64]  # [B, 2] row and column where it begins
+    corner: Tensor  # int64 [B, 2], row and column where it begins
 
     def pinned(self) -> _Prepared:
-        return dataclasses.replace(self, video=self.video.pin_memory())
+        """In memory that a GPU reads by itself: no copy makes the host wait."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        pinned: dict[str, Any] = {name: tensor.contiguous().pin_memory() for name, tensor in tensors.items()}
+        passes = tuple((context.pin_memory(), target.contiguous().pin_memory()) for context, target in self.passes)
+        return dataclasses.replace(self, **pinned, passes=passes)
 
 
 class Pretraining:
@@ -176,7 +180,9 @@ class Pretraining:
         side = min(settings.crop, rows, columns)
         square = shrink == 1 and step < (1 - settings.whole) * settings.steps
         seen = (tubelets, side, side) if square else grid
-        corner = random.integers([rows - seen[1] + 1, columns - seen[2] + 1], size=(settings.batch, 2))
+        corner = torch.from_numpy(
+            random.integers([rows - seen[1] + 1, columns - seen[2] + 1], size=(settings.batch, 2))
+        )
         contexts = [self._drawn(policy, seen, random) for policy in POLICIES]
         turn = step // 2 if settings.half else step
         kept = max(1, round(settings.thinned[turn % len(settings.thinned)] * seen[1] * seen[2]))
@@ -196,16 +202,16 @@ class Pretraining:
         settings, width = self.settings, self.backbone.spec.levels_width
         set_rate(self.optimiser, rate(self.step, settings.steps, settings.warmup, settings.floor))
         self.backbone.train()
-        x = to_video(batch.video.to(self.device, non_blocking=True))
-        x = torch.where(batch.mirrored.to(self.device)[:, None, None, None, None], x.flip(-1), x)
+        x = to_video(sent(batch.video, self.device))
+        x = torch.where(sent(batch.mirrored, self.device)[:, None, None, None, None], x.flip(-1), x)
         if batch.shrink > 1:
             x = F.avg_pool3d(x, (1, batch.shrink, batch.shrink))
-        corner = torch.from_numpy(batch.corner).to(self.device)
+        corner = sent(batch.corner, self.device)
         parts: dict[str, Tensor] = {}
 
         def on_device(index: Tensor) -> tuple[Tensor, Tensor]:
             """Tokens by their number within what is seen, and within the whole clip."""
-            index = index.to(self.device, non_blocking=True)
+            index = sent(index, self.device)
             return index, placed(index, batch.seen, corner, batch.grid)
 
         with self._precision():

@@ -37,7 +37,7 @@ class Outcome:
         if values.device.type == "cuda":
             self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
             self._values.copy_(values, non_blocking=True)
-            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # a core is free meanwhile
             self._copied.record(torch.cuda.current_stream(values.device))
 
     def record(self) -> dict[str, float]:

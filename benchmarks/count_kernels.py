@@ -90,10 +90,12 @@ def trace(method: str, scenery: Scenery, batch: int, precision: str) -> collecti
 def waits(launch: Callable[[], object]) -> None:
     """Say where the host waits for the GPU before it has launched everything: there should be no such place."""
     torch.cuda.set_sync_debug_mode("warn")
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        launch()
-    torch.cuda.set_sync_debug_mode("default")
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            launch()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     places = collections.Counter(f"{one.filename}:{one.lineno}" for one in told if "synchroniz" in str(one.message))
     print(f"the host waits {sum(places.values())} times {dict(places) or ''}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -77,7 +78,9 @@ def ladder(comparison: Comparison, names: dict[str, str], titles: dict[str, str]
     for step in dict.fromkeys(row.step for row in found):
         its = [row for row in found if row.step == step]
         said = [
-            "<br>".join(filter(None, (estimate(row.effect, row.low, row.high, "+"), row.decision.partition(":")[0])))
+            "<br>".join(
+                filter(None, (estimate(row.effect, row.low, row.high, "+"), re.sub(":[^,]*", "", row.decision)))
+            )
             for row in its
         ]
         cells.append([step, f"{titles[its[0].b]}, {titles[its[0].a]}", *said])

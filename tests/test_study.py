@@ -21,7 +21,7 @@ from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.splits import Split
 from factorjepa.errors import BackboneError, ConfigError, TrainingError
 from factorjepa.study import STAGES, StudySettings
-from factorjepa.verbs.study import _beside
+from factorjepa.verbs.study import _beside, run_study
 
 
 def study(*overrides: str, preset: str = "demo") -> StudySettings:
@@ -95,6 +95,8 @@ def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_on
     with pytest.raises(ConfigError, match="has no test clips; give it more sources"):
         study(f"data={tmp_path}").check()
     study(f"data={tmp_path}", "split=validation").check()
+    with pytest.raises(ConfigError, match="its validation clips come from one source"):
+        run_study(study(f"data={tmp_path}", "split=validation"), tmp_path / "out")
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
     with pytest.raises(ConfigError, match="is read-only, and packets and strata go into it; take a copy"):
         study(f"data={tmp_path}", "split=validation").check()
@@ -176,3 +178,25 @@ def test_a_variant_has_its_method_s_own_settings_but_for_what_it_changes(tmp_pat
     assert (usual.lr, usual.warmup) == (0.002, 5)
     assert jobs["auto_rgn@long"].out.name == "auto_rgn@long-17"
     assert study.unused() == ["lora"]
+
+
+def test_tuning_leaves_a_variant_what_makes_it_one(tmp_path: Path) -> None:
+    tuned, tuning = {"factorjepa@slow": {"branch_rate": 1}}, {"branch_rate": (2, 4), "lr": (0.1, 0.2)}
+    study = StudySettings(methods=("factorjepa", "factorjepa@slow"), seeds=(17,), tuned=tuned, tuning=tuning)
+    tried = study.candidates(tmp_path, tmp_path)
+    assert len(tried["factorjepa"]) == 4
+    assert [one.values for one in tried["factorjepa@slow"]] == [{"lr": 0.1}, {"lr": 0.2}]
+    assert {one.job.settings.branch_rate for one in tried["factorjepa@slow"]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["methods=[auto_rgn,auto_rgn@long]"], "auto_rgn@long has the settings of auto_rgn"),
+        (["methods=[frozen,frozen@again]"], "frozen@again has the settings of frozen"),
+        (["methods=[auto_rgn@long]", "decoded=[auto_rgn@lon]"], "auto_rgn@lon is not among"),
+    ],
+)
+def test_variants_that_are_none_are_refused(words: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        study(*words).check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from .training.origin import check_weights
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
-from .words import AT, listed
+from .words import AT, base_of, listed
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -116,6 +116,7 @@ class StudySettings(Settings):
         self.candidates(Path(), Path())
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]
+        self._check_variants(jobs)
         for name in self.unused():  # may still be wrong
             resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **self.tuned[name]})
         for arch, weights in {(job.arch, job.weights) for job in jobs}:
@@ -123,6 +124,28 @@ class StudySettings(Settings):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         for job in jobs:
             refuse_bits(job, device)
+
+    def check_sources(self, corpus: Path) -> None:
+        """Refuse a corpus whose measured clips nothing could be concluded from."""
+        sources = {clip.source for clip in Corpus.open(corpus).manifest if clip.split == self.split}
+        if len(sources) < 2:
+            raise ConfigError(
+                f"{corpus}: its {self.split} clips come from one source, from which nothing can be said about another. "
+                "Take a corpus of more sources (clips, clips_per_source, shares), or stop with --until evaluate"
+            )
+
+    def _check_variants(self, jobs: Sequence[TrainSettings]) -> None:
+        """Any word makes a variant: one that is misspelt, or the same as its method, would not be noticed."""
+        if strange := [name for name in self.decoded or () if AT in name and name not in self.methods]:
+            raise ConfigError(f"decoded: {listed(strange)} is not among the study's methods")
+        ours = {job.method: job for job in jobs if job.seed == self.seeds[0]}
+        for name, settings in ours.items():
+            base = ours.get(base_of(name))
+            if AT in name and base is not None and settings == base.of_method(name):
+                raise ConfigError(
+                    f"methods: {name} has the settings of {base.method}, and would come out the same; say what it "
+                    f"changes, as in tuned={{{name}: {{lr: 0.0003}}}}"
+                )
 
     def draws(self) -> Literal["packaged", "train", "none"]:
         """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""
@@ -194,9 +217,9 @@ class StudySettings(Settings):
         return found
 
     def _grid(self, name: str) -> list[dict[str, Any]]:
-        """What a method tries: every combination, but for settings of what it does not have."""
-        idle = method_named(name).idle_settings
-        tuned = {key: values for key, values in self.tuning.items() if key not in idle}
+        """What a method tries: every combination, but for settings of what it does not have and those of a variant."""
+        left_out = {*method_named(name).idle_settings, *(self.tuned.get(name, {}) if AT in name else ())}
+        tuned = {key: values for key, values in self.tuning.items() if key not in left_out}
         return [dict(zip(tuned, values, strict=True)) for values in itertools.product(*tuned.values())]
 
     def with_chosen(self, chosen: Mapping[str, Mapping[str, Any]]) -> StudySettings:
@@ -206,12 +229,11 @@ class StudySettings(Settings):
 
     def _own(self, name: str) -> dict[str, Any]:
         """Settings of a method's runs alone: a variant's are its method's, but for what it changes."""
-        return {**self.tuned.get(name.split(AT, 1)[0], {}), **self.tuned.get(name, {})}
+        return {**self.tuned.get(base_of(name), {}), **self.tuned.get(name, {})}
 
     def unused(self) -> list[str]:
         """Methods that `tuned` names, and no run is of."""
-        bases = {name.split(AT, 1)[0] for name in self.methods}
-        return sorted(self.tuned.keys() - bases - set(self.methods))
+        return sorted(self.tuned.keys() - {*map(base_of, self.methods), *self.methods})
 
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""

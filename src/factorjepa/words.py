@@ -8,6 +8,11 @@ from collections.abc import Iterable, Sequence
 AT = "@"  # `auto_rgn@long`: a method's name, and a word for runs of it with other settings
 
 
+def base_of(method: str) -> str:
+    """The method that a variant is one of; another method is its own."""
+    return method.split(AT, 1)[0]
+
+
 def counted(number: float, noun: str, plural: str | None = None) -> str:
     """`counted(1, "clip")` is "1 clip", `counted(20, "city", "cities")` is "20 cities"."""
     return f"{number:.0f} {noun if number == 1 else plural or noun + 's'}"

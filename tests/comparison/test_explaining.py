@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pytest
 
-from factorjepa.adaptation import METHODS
+from factorjepa.adaptation import METHODS, known
 from factorjepa.cli import main
 from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.statistics.contrasts import PRESPECIFIED, extended
-from factorjepa.statistics.explaining import COLUMNS, PARTS, STEPS, explained
+from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, explained
 
 from .tables import FUTURE, SLOPE, rows_of, scores_of
 
@@ -34,7 +34,7 @@ def test_every_ablation_of_the_registry_is_a_part_with_the_method_that_it_change
 
 
 def test_a_part_that_was_taken_out_is_worth_what_its_ablation_lost_and_a_change_what_it_gained() -> None:
-    found = compare(scores_of(rows_of(ABLATED, seeds=(17, 29, 43))), QUICK).explained(PARTS)
+    found = compare(scores_of(rows_of(ABLATED, seeds=(17, 29, 43))), QUICK).explained(LADDERS[1])
     effects = {row.step: row.effect for row in found if row.diagnostic == FUTURE.name}
     assert effects == pytest.approx(
         {"the factor loss": 0.2, "targets of this clip instead of another's": 0.3, "twice the ranks": 0.1}, abs=0.02
@@ -146,6 +146,16 @@ class TestVariants:
         found = self.steps({name.replace("long", "slow"): shift for name, shift in self.SHIFTS.items()})
         assert ("factorjepa_chosen@slow", "auto_rgn@slow") in found
         assert ("factorjepa_chosen", "auto_rgn@slow") not in found
+
+    def test_variants_of_prespecified_pairs_are_compared_and_a_form_may_be_a_variant(self) -> None:
+        methods = ["auto_rgn", "auto_rgn@long", "factorjepa", "factorjepa@slow", "factorjepa_raw", "lora"]
+        families = {name: known(name).family for name in methods}  # type: ignore[union-attr]
+        pairs = [(one.a, one.b) for one in extended(methods, families)]
+        assert {("factorjepa@slow", "auto_rgn"), ("factorjepa@slow", "factorjepa_raw")} < set(pairs)
+        assert {("factorjepa", "auto_rgn@long"), ("factorjepa_raw", "auto_rgn@long")} < set(pairs)
+        assert len(pairs) == len(set(pairs))
+        alone = {(one.a, one.b) for one in extended(["factorjepa_chosen@slow", "lora"], families)}
+        assert ("factorjepa_chosen@slow", "lora") in alone
 
     def test_pages_show_variants(self, tmp_path: Path) -> None:
         scores_of(rows_of(self.SHIFTS)).write(tmp_path / "scores.parquet")

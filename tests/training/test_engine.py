@@ -16,6 +16,7 @@ import torch
 from factorjepa.adaptation import METHODS
 from factorjepa.config import dump
 from factorjepa.corpus.access import Corpus
+from factorjepa.corpus.loader import Batch
 from factorjepa.errors import TeacherError, TrainingError
 from factorjepa.training.engine import Engine
 from factorjepa.training.run import RunDirectory
@@ -176,7 +177,7 @@ def test_wise_ft_needs_a_finished_run(settings: Make) -> None:
 def test_a_term_that_is_not_finite_is_named_and_changes_nothing(settings: Make, tmp_path: Path) -> None:
     engine = Engine(settings(method="factorjepa", updates=4, losses={"factor": 1e38}), CPU)
     before = {key: tensor.clone() for key, tensor in engine.learner.weights().items()}
-    with pytest.raises(TrainingError, match=r"step 0: .* is not finite"):
+    with pytest.raises(TrainingError, match=r"step 1: .* (is|are) not finite"):
         engine.run(tmp_path / "run", False)
     assert all(torch.equal(before[key], tensor) for key, tensor in engine.learner.weights().items())
     assert RunDirectory.existing(tmp_path / "run").steps() == [0]
@@ -209,18 +210,44 @@ class TestAhead:
     def test_nothing_is_saved_of_an_update_that_was_not_finite(
         self, settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        engine = Engine(settings(method="factorjepa_raw", updates=6, save_every=1, validate_every=6), CPU)
+        engine = Engine(settings(method="factorjepa_raw", updates=6, save_every=2, validate_every=6), CPU)
         engine.ahead, known = True, Outcome.record
 
         def late(outcome: Outcome) -> dict[str, float]:
-            if outcome.step == 2 and engine.step > 2:  # not before its weights have moved
-                raise TrainingError("step 2: loss is not finite")
+            if outcome.step == 3 and engine.step > 3:  # another one is on its way
+                raise TrainingError("step 3: loss is not finite")
             return known(outcome)
 
         monkeypatch.setattr(Outcome, "record", late)
-        with pytest.raises(TrainingError, match="step 2"):
+        with pytest.raises(TrainingError, match="step 3"):
             engine.run(tmp_path / "run", False)
         assert RunDirectory.existing(tmp_path / "run").steps()[-1] == 2
+        assert [step for step, _ in losses(tmp_path / "run")] == [1, 2]
+
+    def test_time_is_what_the_gpu_took_and_waiting_what_it_waited(self, settings: Make) -> None:
+        engine = Engine(settings(method="auto_rgn"), CPU)
+        clips = engine.settings.batch * engine.settings.accumulate
+        engine._waited = 0.9
+        plain, ahead, starved = (engine._pace(1.0, one) for one in (None, 0.97, 0.2))
+        assert (plain["seconds"], plain["wait"]) == pytest.approx((0.1, 0.9))
+        assert (ahead["seconds"], ahead["wait"]) == pytest.approx((0.97, 0.03))  # the host waited while the GPU worked
+        assert (starved["seconds"], starved["wait"]) == pytest.approx((0.2, 0.8))
+        assert plain["clips_per_s"] == ahead["clips_per_s"] == starved["clips_per_s"] == pytest.approx(clips)
+
+    def test_an_update_that_fails_does_not_hide_what_the_one_before_did(
+        self, settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine = Engine(settings(method="factorjepa_raw", updates=6, save_every=6, validate_every=6), CPU)
+        engine.ahead, make = True, engine._update
+
+        def breaking(passes: list[tuple[Batch, int]]) -> Outcome:
+            if engine.step == 2:
+                raise RuntimeError("no memory is left")
+            return make(passes)
+
+        monkeypatch.setattr(engine, "_update", breaking)
+        with pytest.raises(RuntimeError, match="no memory"):
+            engine.run(tmp_path / "run", False)
         assert [step for step, _ in losses(tmp_path / "run")] == [1, 2]
 
 

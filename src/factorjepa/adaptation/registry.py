@@ -34,7 +34,7 @@ def method_named(name: str) -> Method:
     """A method, or a variant of one with the same definition."""
     base, at, word = name.partition(AT)
     if base not in METHODS:
-        raise TrainingError(f"there is no method {base!r}{nearest(base, METHODS)}; `factorjepa methods` lists them")
+        raise TrainingError(f"there is no method {name!r}{nearest(base, METHODS)}; `factorjepa methods` lists them")
     method = METHODS[base]
     if not at:
         return method

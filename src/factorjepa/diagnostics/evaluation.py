@@ -30,7 +30,7 @@ from ..storage import only_writer, remove_partials, write_text
 from ..training.restore import best_step, restore, settings_of
 from ..training.run import RunDirectory
 from ..training.settings import TrainSettings
-from ..words import AT
+from ..words import AT, base_of
 from .asks import Answers, Subject
 from .diagnostic import ROLES, Diagnostic, Role
 from .evaluator import Conditions, Evaluator
@@ -258,7 +258,7 @@ def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) ->
                 raise DiagnosticsError(
                     f"{other.run.folder} and {folder} are both {entry.settings.method} with seed {entry.settings.seed} "
                     f"of {entry.conditions.backbone}: scores could not tell them apart. Train one with another seed, "
-                    f"or under a name of its own: --method {entry.settings.method.split(AT, 1)[0]}{AT}other"
+                    f"or under a name of its own: --method {base_of(entry.settings.method)}{AT}other"
                 )
         entries.append(entry)
     corpora = sorted({entry.conditions.data for entry in entries})

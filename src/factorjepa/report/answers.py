@@ -15,7 +15,7 @@ from ..adaptation import METHODS
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS
 from ..statistics.deciding import ONE_SEED
-from ..statistics.explaining import STEPS
+from ..statistics.explaining import STEPS, with_variants
 from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_RESOLVED, NOT_SEPARATED, UNTESTABLE, WORSE, decided, stated
 from ..words import apart, counted, listed, quoted
 from .cautions import seeds_of
@@ -162,7 +162,8 @@ def _beside_controls(material: Material, backbone: str, variants: dict[str, list
 def _wrong_targets(material: Material, backbone: str) -> tuple[list[str], str]:
     """Negative controls, taught with targets that are not the clip's: what they say, and whether they do as well."""
     found: dict[tuple[str, str], list[ContrastRow]] = {}
-    steps = {(step.a, step.b) for step in STEPS if METHODS[step.b].targets != "aligned"}
+    wrong = [step for step in STEPS if METHODS[step.b].targets != "aligned"]
+    steps = {(step.a, step.b) for step in with_variants(wrong, material.methods(backbone))}
     for row in _tested(material.contrasts(backbone)):
         if (row.a, row.b) in steps:
             found.setdefault((row.a, row.b), []).append(row)

@@ -34,7 +34,7 @@ def explained_section(material: Material, ladder: Ladder) -> Markup | None:
 
 
 def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
-    found = explained(material.comparison.contrasts, backbone, ladder.steps)
+    found = explained(material.comparison.contrasts, backbone, ladder)
     if not worth_showing(found, ladder):
         return None
     steps = list(dict.fromkeys(row.step for row in found))

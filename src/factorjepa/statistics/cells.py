@@ -30,7 +30,7 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             cells |= {f"{key}.{inner}": each for inner, each in value.items()}
         elif isinstance(value, list):
-            cells[key] = " ".join("" if each is None else str(each) for each in value)
+            cells[key] = " ".join("nan" if each is None else str(each) for each in value)  # each in its place
         else:
             cells[key] = value
     return cells

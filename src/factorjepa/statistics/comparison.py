@@ -15,7 +15,7 @@ from ..config import first_problem
 from ..errors import ScoresError
 from ..storage import write_text
 from .cells import csv_text, flat, plain
-from .explaining import LADDERS, STEPS, Explained, Step, explained
+from .explaining import LADDERS, Explained, Ladder, explained
 from .rows import ContrastRow, ParetoRow, RankRow, ScoreRow, StratumRow
 
 FILE = "comparison.json"
@@ -45,7 +45,7 @@ class Comparison:
             "ranks": (RankRow, self.ranks),
             "pareto": (ParetoRow, self.pareto),
             "strata": (StratumRow, self.strata),
-            **{ladder.name: (Explained, self.explained(ladder.steps)) for ladder in LADDERS},
+            **{ladder.name: (Explained, self.explained(ladder)) for ladder in LADDERS},
         }
         for name, (kind, rows) in tables.items():
             cells = [flat(dataclasses.asdict(row)) for row in rows]
@@ -61,10 +61,10 @@ class Comparison:
         write_text(folder / FILE, self.json())
         return folder
 
-    def explained(self, steps: Sequence[Step] = STEPS) -> list[Explained]:
-        """What explains a gain, or what each part is worth (steps of a `Ladder`), of every backbone."""
+    def explained(self, ladder: Ladder = LADDERS[0]) -> list[Explained]:
+        """What explains a gain, or what each part is worth, of every backbone."""
         backbones = dict.fromkeys(row.backbone for row in self.contrasts)
-        return [row for backbone in backbones for row in explained(self.contrasts, backbone, steps)]
+        return [row for backbone in backbones for row in explained(self.contrasts, backbone, ladder)]
 
     def json(self) -> str:
         return json.dumps(plain(dataclasses.asdict(self)), indent=1, allow_nan=False) + "\n"

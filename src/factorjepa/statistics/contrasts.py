@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .explaining import PARTS, STEPS, variant_steps, with_variants
+from ..words import base_of
+from .explaining import PARTS, STEPS, Step, variant_steps, with_variants
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contra
     """
     taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
     found = []
-    for ours in [form for form in _FORMS if form in methods][:1]:
+    for ours in sorted((m for m in methods if base_of(m) in _FORMS), key=lambda m: (_FORMS.index(base_of(m)), m))[:1]:
         whose = "" if ours == OURS else f"{ours} "
         others = [m for m in methods if families.get(m) not in _OWN_FAMILIES and m not in (ours, FROZEN)]
         found += [Contrast(f"{whose}over {other}", ours, other) for other in others if (ours, other) not in taken]
     if FROZEN in methods:
         found += [Contrast(f"{method} over frozen", method, FROZEN) for method in methods if method != FROZEN]
     taken |= {(contrast.a, contrast.b) for contrast in found}
-    steps = [*with_variants(list(dict.fromkeys((*STEPS, *PARTS))), methods), *variant_steps(methods)]
+    known = [*(Step(one.name, one.a, one.b) for one in PRESPECIFIED), *dict.fromkeys((*STEPS, *PARTS))]
+    steps = [*with_variants(known, methods), *variant_steps(methods)]
     return found + [
         Contrast(f"{step.a} over {step.b}", step.a, step.b)
         for step in steps

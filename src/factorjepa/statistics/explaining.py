@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..words import AT
+from ..words import AT, base_of
 from .rows import NAN, ContrastRow, Number
 from .verdict import stated
 
@@ -208,34 +208,33 @@ class Explained:
 
 def variant_steps(methods: Collection[str]) -> list[Step]:
     """What other settings change: from a method to `method@word`."""
-    variants = [(name, *name.split(AT, 1)) for name in methods if AT in name]
     return [
-        Step(f"{AT}{word} instead of the usual settings, {base}", name, base)
-        for name, base, word in variants
-        if base in methods
+        Step(f"{name.removeprefix(base_of(name))} instead of the usual settings, {base_of(name)}", name, base_of(name))
+        for name in methods
+        if AT in name and base_of(name) in methods
     ]
 
 
 def with_variants(steps: Sequence[Step], methods: Collection[str]) -> list[Step]:
     """Each step, and again where `a@word` or `b@word` stand in for its methods: both where both are there."""
-    words = dict.fromkeys(name.split(AT, 1)[1] for name in methods if AT in name)
+    words = dict.fromkeys(name.removeprefix(base_of(name)) for name in methods if AT in name)
     found = []
     for step in steps:
         found.append(step)
         for word in words:
-            a, b = (f"{name}{AT}{word}" if f"{name}{AT}{word}" in methods else name for name in (step.a, step.b))
+            a, b = (f"{name}{word}" if f"{name}{word}" in methods else name for name in (step.a, step.b))
             if (a, b) != (step.a, step.b):
-                found.append(Step(f"{step.title} ({AT}{word})", a, b))
+                found.append(Step(f"{step.title} ({word})", a, b))
     return found
 
 
-def explained(contrasts: Sequence[ContrastRow], backbone: str, steps: Sequence[Step] = STEPS) -> list[Explained]:
-    """The steps that were measured, in their order, each on every column."""
+def explained(contrasts: Sequence[ContrastRow], backbone: str, ladder: Ladder = LADDERS[0]) -> list[Explained]:
+    """The steps that were measured, in their order, each on every column; the first ladder begins with variants."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
     methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
-    changed = variant_steps(methods) if steps == STEPS else []
+    changed = variant_steps(methods) if ladder is LADDERS[0] else []
     found = []
-    for step in [*changed, *with_variants(steps, methods)]:
+    for step in [*changed, *with_variants(ladder.steps, methods)]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]
         if any(math.isfinite(row.effect) for row in rows):
             found += rows
@@ -245,9 +244,9 @@ def explained(contrasts: Sequence[ContrastRow], backbone: str, steps: Sequence[S
 def worth_showing(rows: Sequence[Explained], ladder: Ladder) -> bool:
     """Two steps or more, for one is in the table of contrasts already, and not only those of an earlier ladder."""
     found = {(row.a, row.b) for row in rows}
-    earlier = [step for earlier in LADDERS[: LADDERS.index(ladder)] for step in earlier.steps]
+    before = [step for earlier in LADDERS[: LADDERS.index(ladder)] for step in earlier.steps]
     methods = {name for pair in found for name in pair}
-    shown = {(step.a, step.b) for step in with_variants(earlier, methods)}
+    shown = {(step.a, step.b) for step in with_variants(before, methods)}
     return len(found) > 1 and not found <= shown
 
 

@@ -34,6 +34,7 @@ from ..errors import TrainingError
 from ..predictors import FactorizedPredictor, StartTokens
 from ..teacher.cache import PacketCache, clip_identities
 from ..teacher.scales import target_scales
+from ..transfer import Later
 from ..words import counted
 from .acceleration import accelerated, refuse_bits
 from .batches import Scales, TrainingBatches, training_batch, validation_batches
@@ -139,6 +140,7 @@ class Engine:
         self._name = self.method.name  # the run's, once it has a folder
         self.ahead = device.type == "cuda"  # the host prepares an update while the device makes the one before
         self._pending: Outcome | None = None  # that one
+        self._asked: Later | None = None  # whether to stop, of all processes
         self._noted = 0.0  # when an update was logged last, and how long clips were waited for since
         self._waited = 0.0
 
@@ -170,8 +172,10 @@ class Engine:
             self._noted = time.monotonic()
             for wait, passes in self._updates(updates):
                 self._waited += wait
-                outcome = self._update(passes)
-                self._settle(progress)  # the update before: a GPU has done it meanwhile, and has this one to go on with
+                try:
+                    outcome = self._update(passes)
+                finally:  # the update before: a GPU has done it meanwhile, and has this one to go on with
+                    self._settle(progress)  # where this one fails, that one may be why
                 self._pending = outcome
                 last = self.step == updates
                 validating = self.step % settings.validate_every == 0 or last
@@ -180,7 +184,7 @@ class Engine:
                 if validating:
                     self._validate()
                     self._noted = time.monotonic()
-                stopped = self.processes.any(self._stopped)
+                stopped = self._agreed_to_stop()
                 if self.step % settings.save_every == 0 or last or stopped or self.best_is_now:
                     self._settle(progress)
                     self._save(run)
@@ -215,33 +219,45 @@ class Engine:
         self.optimiser = self._optimiser()
         load_whole(self.optimiser, state)
 
-    def _pace(self, seconds: float, wait: float) -> dict[str, float]:
-        """How fast an update went: clips of all processes, and on a GPU the most memory that this one has used."""
+    def _pace(self, since: float, on_gpu: float | None) -> dict[str, float]:
+        """How fast an update went: clips of all processes, and on a GPU the most memory that this one has used.
+
+        `since` the last one was logged; `on_gpu`: of these seconds, those of the update itself, where a GPU tells.
+        """
         settings = self.settings
+        seconds = since - self._waited if on_gpu is None else min(on_gpu, since)
+        wait = min(self._waited, max(0.0, since - seconds))  # a host that is ahead waits while the GPU works
         clips = self.processes.world * settings.batch * settings.accumulate
         pace = {"seconds": seconds, "wait": wait, "processes": self.processes.world}
-        pace["clips_per_s"] = clips / max(seconds + wait, 1e-9)
+        pace["clips_per_s"] = clips / max(since, 1e-9)
         if self.device.type == "cuda":
             pace["memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
         return pace
 
     def _settle(self, progress: Callable[[int, int, str], object] | None) -> None:
-        """Log the update that is pending, when it is known what it did; it is refused where that is not finite.
-
-        Its time is that since the last one was logged, without what was waited for clips.
-        """
+        """Log the update that is pending, when it is known what it did; it is refused where that is not finite."""
         outcome, self._pending = self._pending, None
         if outcome is None:
             return
-        record, step, now = outcome.record(), outcome.step + 1, time.monotonic()
-        record |= self._pace(max(0.0, now - self._noted - self._waited), self._waited)
-        self._log(record, step)
-        self._warn(record, step)
+        record, now = outcome.record(), time.monotonic()
+        record |= self._pace(now - self._noted, outcome.seconds())
+        self._log(record, outcome.step)
+        self._warn(record, outcome.step)
         if progress is not None:
-            share = self._waited / max(self._waited + record["seconds"], 1e-9)
+            share = record["wait"] / max(now - self._noted, 1e-9)
             text = f"loss {record['loss']:.4f}, {record['clips_per_s']:.3g} clips/s, waiting for data {share:.0%}"
-            progress(step, self.settings.updates, text)
+            progress(outcome.step, self.settings.updates, text)
         self._noted, self._waited = now, 0.0
+
+    def _agreed_to_stop(self) -> bool:
+        """Whether some process was told to. Of several that are ahead each hears of it an update later."""
+        if self.processes.world == 1 or not self.ahead:
+            return self.processes.any(self._stopped)
+        asked, self._asked = (
+            self._asked,
+            Later(self.processes.sum(torch.full((), float(self._stopped), device=self.device))),
+        )
+        return asked is not None and any(asked.read())
 
     def _log(self, record: dict[str, float], step: int) -> None:
         if self._logs is not None:

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from ..errors import TrainingError
 from ..seeding import seed_of
+from ..transfer import Later, marked
+from ..words import listed
 from .batches import Scales, TrainingBatch
 from .learner import Learner
 from .optimiser import rate, set_rate
@@ -29,29 +31,27 @@ log = logging.getLogger(__name__)
 
 
 class Outcome:
-    """What update `step` has logged. A GPU knows it long after the host has gone on; `record` waits for it."""
+    """What an update has logged. A GPU knows it long after the host has gone on; `record` waits for it."""
 
-    def __init__(self, step: int, names: Sequence[str], values: Tensor, known: dict[str, float]) -> None:
-        self.step, self._names, self._values, self._known = step, names, values, known
-        self._copied: torch.cuda.Event | None = None
-        if values.device.type == "cuda":
-            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-            self._values.copy_(values, non_blocking=True)
-            self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # a core is free meanwhile
-            self._copied.record(torch.cuda.current_stream(values.device))
+    def __init__(self, step: int, names: Sequence[str], values: Later, known: dict[str, float]) -> None:
+        self.step = step  # updates made, with this one
+        self._names, self._values, self._known = names, values, known
 
     def record(self) -> dict[str, float]:
         """All of it, by name; an error where something is not finite."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        record = dict(zip(self._names, self._values.tolist(), strict=True))
+        record = dict(zip(self._names, self._values.read(), strict=True))
         if broken := [name for name, value in record.items() if not math.isfinite(value)]:
             culprits = [name for name in broken if name not in ("loss", "gradient")] or broken
             raise TrainingError(
-                f"step {self.step}: {', '.join(culprits)} is not finite; nothing was saved after it, and the last "
-                "checkpoint is sound. Lower lr, or the coefficient of that term, and start a new run from it"
+                f"step {self.step}: {listed(culprits)} {'is' if len(culprits) == 1 else 'are'} not finite; nothing was "
+                "saved after it, and the last checkpoint is sound. Lower lr, or the coefficients of the terms, and "
+                "start a new run from it"
             )
         return record | self._known
+
+    def seconds(self) -> float | None:
+        """That a GPU took for it; None where the host's clock tells."""
+        return self._values.seconds()
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Update:
         The host does not wait for a GPU: whoever calls asks the outcome, before anything of it is saved. On a CPU it is
         known at once, and asked before any weight moves.
         """
+        began = marked(self.device)
         self.optimiser.zero_grad(set_to_none=True)
         rows: list[Tensor] = []
         names: list[str] = []
@@ -96,7 +97,7 @@ class Update:
         logged = torch.cat((torch.stack(rows).sum(0) / count, gradient.reshape(1)))
         stage = self.learner.method.stage_at(step, self.settings.updates)[0]
         known = {"lr": self.settings.lr * self._share(step), "stage": float(stage)}
-        outcome = Outcome(step, [*names, "gradient"], logged, known)
+        outcome = Outcome(step + 1, [*names, "gradient"], Later(logged, began), known)
         if self.device.type != "cuda":
             outcome.record()
         self.optimiser.step()

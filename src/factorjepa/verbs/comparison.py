@@ -107,7 +107,7 @@ def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iter
     from ..statistics.explaining import LADDERS, worth_showing
 
     for ladder in LADDERS:
-        rows = [row for row in found.explained(ladder.steps) if row.backbone == backbone]
+        rows = [row for row in found.explained(ladder) if row.backbone == backbone]
         if worth_showing(rows, ladder):
             asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
             said = "Steps that change one thing, besides what was tuned; positive is a gain; exploratory"

@@ -114,6 +114,8 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
                 clips_per_source=settings.clips_per_source, shares=settings.shares,
             )  # fmt: skip
         elif stage == "targets":
+            if "compare" in wanted:
+                settings.check_sources(corpus)
             parts = _beside(settings, wanted)
             with beside_the_teacher(settings, out, parts) if parts else contextlib.nullcontext(), _alone(corpus):
                 _targets(settings, corpus)

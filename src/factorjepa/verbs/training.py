@@ -136,8 +136,10 @@ def methods(
 
     from ..adaptation import METHODS
     from ..errors import TrainingError
+    from ..words import base_of
 
-    found = [one for one in METHODS.values() if not words or any(w in one.name or w == one.family for w in words)]
+    asked = [base_of(word) for word in words or ()]
+    found = [one for one in METHODS.values() if not asked or any(w in one.name or w == one.family for w in asked)]
     if not found:
         families = ", ".join(dict.fromkeys(one.family for one in METHODS.values()))
         raise TrainingError(f"no method is named like {' or '.join(map(repr, words or ()))}; families: {families}")

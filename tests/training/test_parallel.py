@@ -127,6 +127,20 @@ def test_a_signal_that_comes_while_processes_agree_is_not_lost(
     assert (finished.step, finished.stopped) == (2, True)
 
 
+def test_processes_that_are_ahead_hear_of_a_stop_an_update_later_and_do_not_wait_for_it(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(_settings(tiny), CPU)
+    engine.ahead = True
+    assert not engine._agreed_to_stop()
+    engine.stop()
+    assert engine._agreed_to_stop(), "one process need not ask"
+    engine._stopped, told = False, [0.0, 1.0, 1.0]  # by another process, in the second update
+    monkeypatch.setattr(engine.processes, "world", 2)
+    monkeypatch.setattr(engine.processes, "sum", lambda mine: mine + told.pop(0))
+    assert [engine._agreed_to_stop() for _ in range(3)] == [False, False, True]
+
+
 def test_a_signal_to_one_process_stops_all_after_the_same_update_and_one_goes_on(tiny: Path, tmp_path: Path) -> None:
     chosen = _settings(
         tiny, method="full", updates=500, validate_every=500, save_every=500, batch=2, validation_clips=1

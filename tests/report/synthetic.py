@@ -40,6 +40,7 @@ METHODS = {
     "factorjepa": ("FactorJEPA", "factorized", 0.88, 77_500_000),
 }
 VARIANTS = {
+    "factorjepa@slow": ("FactorJEPA @slow", "factorized", 0.9, 1_000_000),
     "factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000),
     "shuffled_targets": ("FactorJEPA, shuffled targets", "ablation", 0.88, 77_500_000),
     "misaligned_targets": ("FactorJEPA, misaligned targets", "ablation", 0.95, 77_500_000),

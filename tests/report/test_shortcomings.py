@@ -118,6 +118,15 @@ def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) ->
     assert "not testable" not in headline  # nothing is drawn of what is missing
 
 
+def test_variants_are_drawn_where_too_few_cities_decide_nothing(tmp_path: Path) -> None:
+    names = ("frozen", "auto_rgn", "factorjepa_both_chosen", "factorjepa@slow")
+    page = made(tmp_path, synthetic.scores(methods=names, structure=False, cities=4))
+    headline = page.text.split("Headline effects")[-1].split("Paired effects in units")[0]
+    assert "FactorJEPA, both, chosen blocks, exploratory (BH)" in headline
+    assert "FactorJEPA @slow, exploratory (BH)" in headline
+    assert "It cannot be said" in page.text
+
+
 def test_a_variant_s_failures_are_told_like_its_gains(tmp_path: Path) -> None:
     names = ("frozen", "auto_rgn", "factorjepa_raw", "mono_states_both", "factorjepa_both_chosen")
     page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=-3.0))

@@ -130,7 +130,7 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
     for row in _tested(material.contrasts(backbone)):
         if row.b == BASELINE and material.title_of(row.a) in found:
             found[material.title_of(row.a)].append(row)
-    return found
+    return {title: rows for title, rows in found.items() if rows}
 
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:

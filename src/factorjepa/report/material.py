@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +20,7 @@ from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
 from ..statistics.verdict import UNTESTABLE
 from ..training.tuning import Tried
-from ..words import listed
+from ..words import AT, listed
 from .curves import Run
 from .provenance import Step
 
@@ -95,9 +96,9 @@ class Material:
         """Where FactorJEPA itself was not evaluated: its forms that were compared with the baseline instead."""
         if not self.absent(backbone, (OURS,)):
             return []
-        rows = self.contrasts(backbone)
-        compared = (row for row in rows if row.b == BASELINE and not row.decision.startswith(UNTESTABLE))
-        return list(dict.fromkeys(row.a for row in compared if self.family(row.a) == "ablation"))
+        compared = (row.a for row in self.contrasts(backbone) if row.b == BASELINE and math.isfinite(row.effect))
+        forms = ((name, self.family(name)) for name in dict.fromkeys(compared))
+        return [name for name, family in forms if family == "ablation" or (family == "factorized" and AT in name)]
 
     def absent(self, backbone: str, methods: Sequence[str]) -> list[str]:
         """Those of the methods that were not evaluated."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -312,24 +313,30 @@ def read(shards: RecordShards, *clips: str, kind: str = "target") -> list[float 
     return [None if row in missing else into[row, 0, 0, 0].item() for row in range(len(clips))]
 
 
+KILLED = """
+import os, signal, sys, torch
+from pathlib import Path
+from factorjepa.training import trunk_shards
+
+def half(path, data):
+    with open(path, "wb") as opened:
+        opened.write(data[: len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+records = [torch.full((1, 2, 4), float(number)) for number in range(6)]
+trunk_shards.SHARD_BYTES = 3 * records[0].nbytes
+with trunk_shards.RecordShards(Path(sys.argv[1]), {"weights": "w", "cut": 2}) as shards:
+    for number, record in enumerate(records):
+        if number == 5:  # one shard is there, two records wait
+            Path.write_bytes = half
+        shards.add("target", str(number), record)
+"""
+
+
 @pytest.mark.usefixtures("small_shards")
 def test_a_process_killed_while_writing_leaves_whole_shards_only(tmp_path: Path) -> None:
-    child = os.fork()
-    if not child:
-        with RecordShards(tmp_path / "t", HEADER) as shards:
-            for number in range(5):  # one shard, and two that wait
-                shards.add("target", str(number), record(number))
-
-            def half(path: Path, data: bytes) -> int:
-                with open(path, "wb") as opened:
-                    opened.write(data[: len(data) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-                return 0
-
-            Path.write_bytes = half  # type: ignore[method-assign, assignment]
-            shards.add("target", "5", record(5))
-        os._exit(0)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "t")], check=False)
+    assert killed.returncode == -signal.SIGKILL
     assert list((tmp_path / "t").rglob(".*.partial"))
     with RecordShards(tmp_path / "t", HEADER) as shards:
         assert read(shards, *"012345") == [0.0, 1.0, 2.0, None, None, None]

@@ -121,7 +121,7 @@ def about_seeds(seeds: int, tests: int, alpha: float, freedom: float | None = No
     lent = ""
     if freedom is not None and freedom > seeds - 1:
         with_more = least_effect(seeds, tests, alpha, freedom)
-        lent = f" ({with_more:.1f} times where the seeds of other methods lend theirs degrees of freedom)"
+        lent = f" ({with_more:.1f} times where the seeds of other methods lend degrees of freedom)"
     return (
         f"{few}. Among {counted(tests, 'prespecified test')}, an effect must be {needed:.0f} times the SD of its "
         f"seeds to be the first that is decided{lent}; with {FEW_SEEDS} seeds, {enough:.1f} times"

@@ -17,7 +17,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
     if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+        return float(f"{value:.{_DIGITS}g}") + 0.0 if math.isfinite(value) else None  # zero has no sign
     return value
 
 

@@ -21,7 +21,6 @@ from factorjepa.profiling.subject import Subject
 from factorjepa.profiling.synthetic import Scenery, training_batches
 from factorjepa.sharing import shared_gpu
 from factorjepa.training.settings import TrainSettings
-from factorjepa.training.update import Outcome
 from factorjepa.workers import begin_worker, single_threaded
 
 WARMUP = 3  # updates
@@ -34,7 +33,6 @@ def run(settings: TrainSettings, device: str, updates: int, start: Barrier, foun
     with Subject.made(settings, torch.device(device)) as subject:
         update, steps = subject.update(settings), itertools.count(settings.updates)
         passes = itertools.cycle(training_batches(settings, subject.grid(settings)[1], Scenery(8, 4), 4))
-        before: Outcome | None = None
         for number in range(WARMUP + updates):
             if number == WARMUP:
                 start.wait()
@@ -42,10 +40,7 @@ def run(settings: TrainSettings, device: str, updates: int, start: Barrier, foun
             step = next(steps)
             update.begin(step)
             outcome = update(step, itertools.islice(passes, 1), 1)
-            if before is not None:
-                before.record()
-            before = outcome
-        outcome.record()
+        outcome.record()  # waits for all of them
         found.put((began, time.time()))
 
 

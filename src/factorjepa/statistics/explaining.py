@@ -177,9 +177,13 @@ class Ladder:
     name: str
     heading: str
     steps: tuple[Step, ...]
+    variants: bool = False  # begins with what other settings change
 
 
-LADDERS = (Ladder("explained", "What explains a gain", STEPS), Ladder("parts", "What each part is worth", PARTS))
+LADDERS = (
+    Ladder("explained", "What explains a gain", STEPS, variants=True),
+    Ladder("parts", "What each part is worth", PARTS),
+)
 
 COLUMNS = (
     ("future_l1", ""),
@@ -229,10 +233,10 @@ def with_variants(steps: Sequence[Step], methods: Collection[str]) -> list[Step]
 
 
 def explained(contrasts: Sequence[ContrastRow], backbone: str, ladder: Ladder = LADDERS[0]) -> list[Explained]:
-    """The steps that were measured, in their order, each on every column; the first ladder begins with variants."""
+    """The steps that were measured, in their order, each on every column."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
     methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
-    changed = variant_steps(methods) if ladder is LADDERS[0] else []
+    changed = variant_steps(methods) if ladder.variants else []
     found = []
     for step in [*changed, *with_variants(ladder.steps, methods)]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+from factorjepa import workers
 from factorjepa.engines import Processes
 from factorjepa.workers import single_threaded
 
@@ -32,3 +34,17 @@ def test_what_the_user_says_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     with single_threaded():
         assert threads(0) == ("3", "1", "1")
     assert threads(0) == ("3", None, None)
+
+
+@pytest.mark.parametrize(
+    ("quota", "granted"), [("max 100000\n", 3), ("150000 100000\n", 2), ("900000 100000\n", 3), ("10000 100000\n", 1)]
+)
+def test_no_more_cores_are_used_than_are_granted(
+    quota: str, granted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a batch system, which names them, or by a container, which gives shares of their time."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 5, 7}, raising=False)
+    monkeypatch.setattr(workers, "_QUOTA", tmp_path / "cpu.max")
+    assert workers.granted_cores() == 3
+    (tmp_path / "cpu.max").write_text(quota)
+    assert workers.granted_cores() == granted

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from .errors import ConfigError, StorageError
-from .workers import begin_worker, single_threaded
+from .workers import begin_worker, granted_cores, single_threaded
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ def engine_named(name: str, workers: int | None = None, tries: int = 2, gpus: fl
     `gpus` is how many a job needs: Ray hides GPUs from tasks that ask for none.
     """
     if name == "processes":
-        return Processes(workers or os.cpu_count() or 1, tries)
+        return Processes(workers or granted_cores(), tries)
     if name == "ray":
         return Ray(workers, tries, gpus)
     raise ConfigError(f"there is no engine {name!r}: choose {', '.join(ENGINES)}")
@@ -275,7 +275,7 @@ class Ray:
             raise ConfigError("the engine ray needs the package: pip install 'factorjepa[cluster]'") from None
         if not ray.is_initialized():
             where = os.environ.get("RAY_ADDRESS") or "local"  # said aloud: Ray would look for somebody's cluster itself
-            count = self.workers or os.cpu_count() or 1 if where == "local" else None
+            count = self.workers or granted_cores() if where == "local" else None
             try:
                 ray.init(
                     where, num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from . import __version__
+from .workers import granted_cores
 
 REQUIRED = (
     "numpy",
@@ -52,7 +53,7 @@ def describe_environment() -> Table:
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, value in facts().items():
         table.add_row(name, value)
-    table.add_row("cores", str(os.cpu_count()))
+    table.add_row("cores", f"{granted_cores()} of {os.cpu_count()}")
     table.add_row("memory", _memory())
     table.add_row("free disk here", f"{shutil.disk_usage('.').free / 2**30:.0f} GiB")
     for package, purpose in OPTIONAL.items():

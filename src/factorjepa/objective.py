@@ -103,11 +103,9 @@ def factor_loss(
 
     `emphasis` multiplies the three terms (1 each in the equation).
     """
-    sums = []
-    for predicted_NT, target_NT, weight_N in zip(predicted, targets, weights, strict=True):
-        error_N = (full(predicted_NT) - full(target_NT)).square().mean(-1)
-        sums.append(torch.stack(((weight_N * error_N).sum(), weight_N.sum())))
-    errors_3, weights_3 = peers.sum(torch.stack(sums, dim=1)).unbind()
+    error_3N = (full(torch.stack(list(predicted))) - full(torch.stack(list(targets)))).square().mean(-1)
+    weight_3N = torch.stack(list(weights))
+    errors_3, weights_3 = peers.sum(torch.stack(((weight_3N * error_3N).sum(1), weight_3N.sum(1)))).unbind()
     terms = (errors_3 / (_EPSILON + weights_3)).unbind()
     return torch.stack([stress * term for stress, term in zip(emphasis, terms, strict=True)]).sum()
 
@@ -163,13 +161,10 @@ def nonlinear_loss(rows_3nD: Tensor, most: int = 256, seed: int = 0, peers: Peer
     On at most `most` rows of the variance-normalised channels, the same for all, drawn by `seed`: Gram matrices of all
     tokens of a batch would not fit.
     """
-    kernels = [_centred_rbf(rows_mD) for rows_mD in _drawn_rows(rows_3nD, most, seed, peers)]
-    return torch.stack(
-        [
-            (a * b).sum() / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b) + _ALIGNMENT_FLOOR)
-            for a, b in combinations(kernels, 2)
-        ]
-    ).sum()
+    kernels_3mm = _centred_rbf(_drawn_rows(rows_3nD, most, seed, peers))
+    lengths_3: Tensor = torch.linalg.vector_norm(kernels_3mm, dim=(1, 2))
+    others_3mm, other_lengths_3 = kernels_3mm.roll(1, 0), lengths_3.roll(1)  # of three, each pair meets once
+    return ((kernels_3mm * others_3mm).sum((1, 2)) / (lengths_3 * other_lengths_3 + _ALIGNMENT_FLOOR)).sum()
 
 
 def separation_loss(
@@ -237,13 +232,19 @@ def _drawn_rows(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:
     return peers.sum(rows_3nD[:, drawn.clamp(0, own - 1)] * mine[:, None])
 
 
-def _centred_rbf(rows_nD: Tensor) -> Tensor:
-    """`H K H / n` with `K = exp(-|x - y|^2 / (2 sigma^2))`, sigma the stop-gradient median of distances."""
-    length_n = rows_nD.square().sum(-1)
-    distance_nn = (length_n[:, None] + length_n - 2 * rows_nD @ rows_nD.T).clamp(min=0)  # squared
-    if len(rows_nD) < 2:
-        return torch.zeros_like(distance_nn)
-    first, second = torch.triu_indices(len(rows_nD), len(rows_nD), 1, device=rows_nD.device)
-    variance = distance_nn.detach()[first, second].median() + _BANDWIDTH_FLOOR
-    kernel = torch.exp(-distance_nn / (2 * variance))
-    return (kernel - kernel.mean(0) - kernel.mean(1, keepdim=True) + kernel.mean()) / len(rows_nD)
+def _centred_rbf(rows_3nD: Tensor) -> Tensor:
+    """`H K H / n` of each channel, with `K = exp(-|x - y|^2 / (2 sigma^2))`, sigma the stop-gradient median distance.
+
+    All channels at once: the kernels of small models take longer to launch than to run.
+    """
+    count = rows_3nD.shape[1]
+    length_3n = rows_3nD.square().sum(-1)
+    products_3nn = rows_3nD @ rows_3nD.transpose(1, 2)
+    distance_3nn = (length_3n[:, :, None] + length_3n[:, None] - 2 * products_3nn).clamp(min=0)  # squared
+    if count < 2:
+        return torch.zeros_like(distance_3nn)
+    first, second = torch.triu_indices(count, count, 1, device=rows_3nD.device)
+    variance_3 = distance_3nn.detach()[:, first, second].median(dim=1).values + _BANDWIDTH_FLOOR
+    kernel = torch.exp(-distance_3nn / (2 * variance_3[:, None, None]))
+    centred = kernel - kernel.mean(1, keepdim=True) - kernel.mean(2, keepdim=True) + kernel.mean((1, 2), keepdim=True)
+    return centred / count

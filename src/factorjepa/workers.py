@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of cores in so many of the clock, or "max"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -26,6 +29,16 @@ def single_threaded() -> Iterator[None]:
     finally:
         for name in mine:
             os.environ.pop(name, None)
+
+
+def granted_cores() -> int:
+    """How many this process may use: batch systems and containers grant fewer than the machine has."""
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _QUOTA.read_text(encoding="ascii").split()
+        return max(1, min(granted, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return granted
 
 
 def begin_worker() -> None:

@@ -114,9 +114,10 @@ def lowered(dtype: torch.dtype = torch.float32) -> tuple[Encoder, Tensor, Tensor
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *([torch.bfloat16] if device.type == "cuda" else [])])
+@pytest.mark.parametrize("tail", [None, 16])
 @pytest.mark.parametrize("kernels", [pytest.param(True, marks=needs_triton), False])
 def test_a_block_by_kernels_says_what_it_says_without(
-    dtype: torch.dtype, kernels: bool, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, kernels: bool, tail: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And so it does where plain PyTorch stands in for them, which shows what goes where on any machine."""
     encoder, x, rotary = lowered(dtype)
@@ -130,14 +131,14 @@ def test_a_block_by_kernels_says_what_it_says_without(
         )
         plainly.plain_rows = lambda x, gelu=False: quantised(F.gelu(x) if gelu else x)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "factorjepa.backbones.eightrows", plainly)
-    ours = block.by_kernels(x, rotary)
+    ours = block.by_kernels(x, rotary, tail)
     monkeypatch.setattr(eightbit, "can_fuse", lambda x: False)
-    plain = block(x, rotary)
+    plain = block(x, rotary, tail)
     assert ours.shape == plain.shape
     assert ours.dtype == plain.dtype
     # Of what the block changes. Interpreted, one number in fifty is half as large.
     close = 0.2 if kernels and device.type == "cpu" else 0.02 if kernels else 1e-6
-    assert (ours - plain).float().norm() / (plain - x).float().norm() < close
+    assert (ours - plain).float().norm() / (plain - blocks.last(x, tail)).float().norm() < close
 
 
 def test_a_block_in_eight_bits_is_the_block_that_it_was_made_of() -> None:

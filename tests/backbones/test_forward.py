@@ -47,6 +47,35 @@ def test_perturbing_hidden_pixels_leaves_kept_tokens_unchanged(backbone: Backbon
     assert not backbone.encoder(video(1), keep=keep, levels=True).equal(expected)
 
 
+def test_a_tail_is_the_end_of_the_whole() -> None:
+    """Tokens and gradients: leaving out what nobody reads changes nothing that is read."""
+    encoder = build(TINY).encoder.double()
+    clip = video().double()
+    found = []
+    for tokens in (encoder(clip)[:, -16:], encoder(clip, tail=16)):
+        encoder.zero_grad()
+        tokens.square().sum().backward()
+        found.append((tokens, *(p.grad.clone() for p in encoder.parameters() if p.grad is not None)))
+    for whole, tail in zip(*found, strict=True):
+        torch.testing.assert_close(tail, whole)
+    with pytest.raises(BackboneError, match="last level"):
+        encoder(clip, levels=True, tail=16)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_states_of_targets_alone_are_those_beside_the_context(backbone: Backbone, recompute: bool) -> None:
+    split, predictor = future_split(GRID, 3), backbone.predictor
+    predictor.recompute = recompute
+    context = backbone.encoder(video()[:, :, :6], levels=True).detach()
+    asked = (context, split.context.expand(2, -1), split.target.expand(2, -1))
+    whole = predictor.transform(*asked)
+    alone = predictor.transform(*asked, targets_alone=True)
+    assert (whole.shape[1], alone.shape[1]) == (64, 16)
+    torch.testing.assert_close(alone, whole[:, 48:], rtol=1e-4, atol=1e-4)
+    gradients = [torch.autograd.grad(x.square().sum(), predictor.mask_tokens[0]) for x in (alone, whole[:, 48:])]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+
+
 @torch.no_grad()
 def test_perturbing_future_frames_leaves_prediction_unchanged(backbone: Backbone) -> None:
     split = future_split(GRID, 3)

@@ -23,7 +23,9 @@ from factorjepa.verbs.study import run_study
 def test_misaligned_targets_train_in_a_study_on_packets_of_a_second_window(
     tiny: Path, settings: Callable[..., TrainSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # worker processes would take longer to start than to work
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: {0}
+    )  # worker processes would take longer to start than to work
     corpus = shutil.copytree(tiny / "corpus", tmp_path / "corpus")
     own = settings(updates=1)
     training = own.model_dump(exclude={"data", "method", "seed"}, exclude_unset=True)

@@ -176,6 +176,9 @@ def test_an_encoder_in_two_halves_is_the_encoder(cut: int, levels: bool, norms: 
         whole = encoder(video, levels=levels)
         states = encoder.trunk(video, cut, levels)
         assert torch.equal(encoder.from_trunk(states, encoder.grid_of(video), cut, levels), whole)
+        if not levels:
+            tail = encoder.from_trunk(states, encoder.grid_of(video), cut, tail=16)
+            torch.testing.assert_close(tail, whole[:, -16:])
 
 
 def test_the_context_record_knows_nothing_of_the_future(cached: Make) -> None:

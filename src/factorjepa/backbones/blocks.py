@@ -5,6 +5,7 @@ Shapes: B batch, N tokens, D width, H heads, E = D / H head width.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import logging
@@ -37,15 +38,15 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
-        """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens."""
-        return cast(Tensor, self.proj(self.mixed(self.qkv(x_BND), rotary)))
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None, tail: int | None = None) -> Tensor:
+        """`rotary` is `[2, N, E]`, or `[2, B, N, E]` where each clip has its own tokens; `tail`: see `Block`."""
+        return cast(Tensor, self.proj(self.mixed(self.qkv(x_BND), rotary, tail)))
 
-    def mixed(self, qkv_BN3D: Tensor, rotary: Tensor | None) -> Tensor:
+    def mixed(self, qkv_BN3D: Tensor, rotary: Tensor | None, tail: int | None = None) -> Tensor:
         """Values by the likeness of queries and keys, `[B, N, D]`."""
         qkv_BN3HE = torch.unflatten(qkv_BN3D, -1, (3, self.heads, -1))
         q, k, v = (part.transpose(1, 2) for part in self._turned(qkv_BN3HE, rotary))
-        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return F.scaled_dot_product_attention(last(q, tail, dim=2), k, v).transpose(1, 2).flatten(2)
 
     def _turned(self, qkv_BN3HE: Tensor, rotary: Tensor | None) -> tuple[Tensor, ...]:
         """q, k and v, `[B, N, H, E]` each."""
@@ -106,6 +107,9 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
+    """Every token attends to all. With a `tail` only the last so many come out, and nothing else is computed of the
+    others than what these attend to: for a last block, most of whose tokens nobody reads."""
+
     def __init__(self, dim: int, heads: int, mlp_hidden: int) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=NORM_EPS)
@@ -113,16 +117,21 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(dim, eps=NORM_EPS)
         self.mlp = Mlp(dim, mlp_hidden)
 
-    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
-        x_BND = x_BND + self.attn(self.norm1(x_BND), rotary)
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None, tail: int | None = None) -> Tensor:
+        x_BND = last(x_BND, tail) + self.attn(self.norm1(x_BND), rotary, tail)
         return cast(Tensor, x_BND + self.mlp(self.norm2(x_BND)))
 
 
-def run_block(block: nn.Module, x_BND: Tensor, rotary: Tensor, recompute: bool) -> Tensor:
+def last(x: Tensor, tail: int | None, dim: int = 1) -> Tensor:
+    """The last `tail` tokens, which lie along `dim`; None: all."""
+    return x if tail is None else x.narrow(dim, x.shape[dim] - tail, tail)
+
+
+def run_block(block: nn.Module, x_BND: Tensor, rotary: Tensor, recompute: bool, tail: int | None = None) -> Tensor:
     """One block, its activations recomputed in the backward pass when `recompute` and gradients are wanted."""
     if recompute and torch.is_grad_enabled():
-        return cast(Tensor, checkpoint(block, x_BND, rotary, use_reentrant=False))
-    return cast(Tensor, block(x_BND, rotary))
+        return cast(Tensor, checkpoint(block, x_BND, rotary, tail, use_reentrant=False))
+    return cast(Tensor, block(x_BND, rotary, tail))
 
 
 def initialise(module: nn.Module, blocks: nn.ModuleList) -> None:
@@ -152,4 +161,13 @@ def fastest_attention() -> AbstractContextManager[None]:
         SDPBackend.EFFICIENT_ATTENTION,
         SDPBackend.MATH,
     ]
+    return cast(AbstractContextManager[None], sdpa_kernel(order, set_priority=True))
+
+
+def narrow_attention(rotary: Tensor) -> AbstractContextManager[None]:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not rotary.is_cuda or rotary.shape[-1] >= 64 or os.environ.get("NARROW") != "flash":
+        return contextlib.nullcontext()
+    order = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     return cast(AbstractContextManager[None], sdpa_kernel(order, set_priority=True))

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BackboneError
-from .blocks import Block, can_fuse, triton_works
+from .blocks import Block, can_fuse, last, triton_works
 from .encoder import Encoder
 
 log = logging.getLogger(__name__)
@@ -60,28 +60,29 @@ class EightBitBlock(Block):
         self.norm1, self.attn, self.norm2, self.mlp = block.norm1, block.attn, block.norm2, block.mlp
         self.train(block.training)
 
-    def forward(self, x_BND: Tensor, rotary: Tensor | None = None) -> Tensor:
+    def forward(self, x_BND: Tensor, rotary: Tensor | None = None, tail: int | None = None) -> Tensor:
         through = torch.is_grad_enabled() and x_BND.requires_grad  # our kernels have no gradient
         if not through and can_fuse(x_BND) and self.has_kernels(x_BND.device, x_BND.dtype):
-            return self.by_kernels(x_BND, rotary)
-        return super().forward(x_BND, rotary)
+            return self.by_kernels(x_BND, rotary, tail)
+        return super().forward(x_BND, rotary, tail)
 
     def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether our kernels work for its widths."""
         fc2 = cast(EightBitLinear, self.mlp.fc2)
         return has_kernels(device, dtype, *reversed(fc2.weight.shape))
 
-    def by_kernels(self, x_BND: Tensor, rotary: Tensor | None) -> Tensor:
+    def by_kernels(self, x_BND: Tensor, rotary: Tensor | None, tail: int | None = None) -> Tensor:
         """The same with sums, norms and GELU in the kernels that round their rows."""
         from .eightrows import normed_rows, plain_rows
 
         shape, dtype = x_BND.shape, x_BND.dtype
         qkv, proj, fc1, fc2 = (cast(EightBitLinear, self.get_submodule(name)) for name in _LAYERS)
         x_nD, rows = normed_rows(x_BND.flatten(0, 1), None, self.norm1)
-        mixed = self.attn.mixed(torch.unflatten(qkv.of_rows(*rows, dtype), 0, shape[:2]), rotary)
+        mixed = self.attn.mixed(torch.unflatten(qkv.of_rows(*rows, dtype), 0, shape[:2]), rotary, tail)
+        x_nD = last(torch.unflatten(x_nD, 0, shape[:2]), tail).flatten(0, 1)
         x_nD, rows = normed_rows(x_nD, proj.of_rows(*plain_rows(mixed.flatten(0, 1)), dtype), self.norm2)
         x_nD = x_nD + fc2.of_rows(*plain_rows(fc1.of_rows(*rows, dtype), gelu=True), dtype)
-        return torch.unflatten(x_nD, 0, shape[:2])
+        return torch.unflatten(x_nD, 0, mixed.shape[:2])
 
 
 @functools.cache

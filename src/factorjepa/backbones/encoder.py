@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import BackboneError
-from .blocks import NORM_EPS, Block, initialise, run_block
+from .blocks import NORM_EPS, Block, initialise, last, run_block
 from .rope import RotaryTables
 from .spec import BackboneSpec
 
@@ -43,7 +43,8 @@ class Tokeniser(nn.Module):
 class Encoder(nn.Module):
     """`encoder(video[B,3,T,H,W], keep=None | Long[B,n], levels=False) -> [B,n,D] | [B,n,L*D]`.
 
-    `keep` selects tokens before the first block, so hidden tokens are never seen. A one-frame input is an image.
+    `keep` selects tokens before the first block, so hidden tokens are never seen. With a `tail` only the last so many
+    tokens come out, of the last level: the last block leaves out what nobody reads. A one-frame input is an image.
     `recompute = True` trades compute for memory in the backward pass. After `freeze(k)` the tokeniser and the first k
     blocks run without autograd. `encoder.from_trunk(encoder.trunk(video, k), grid, k)` is `encoder(video)` in two:
     the first is a constant of the video while the first k blocks do not train. After `lower(k, torch.bfloat16)` the
@@ -69,14 +70,16 @@ class Encoder(nn.Module):
         self.rotary = RotaryTables(spec, spec.dim // spec.heads)
         initialise(self, self.blocks)
 
-    def forward(self, video: Tensor, keep: Tensor | None = None, levels: bool = False) -> Tensor:
+    def forward(
+        self, video: Tensor, keep: Tensor | None = None, levels: bool = False, tail: int | None = None
+    ) -> Tensor:
         tubelets, rows, columns = self.grid_of(video)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.frozen_blocks == 0):
             x = self._tokens(video)
             if keep is not None:
                 x = gather_tokens(x, keep)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=keep)
-        return self._blocks(x, rotary, 0, levels, [])
+        return self._blocks(x, rotary, 0, levels, [], tail)
 
     @torch.no_grad()
     def trunk(self, video: Tensor, cut: int, levels: bool = False) -> Tensor:
@@ -96,32 +99,41 @@ class Encoder(nn.Module):
             raise BackboneError(f"encoder has {self.spec.depth} blocks: it has no trunk of {cut}")
         return (*(tap for tap in self.spec.taps if levels and tap < cut - 1), cut - 1)
 
-    def from_trunk(self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int, levels: bool = False) -> Tensor:
-        """The rest of the way: what `encoder(video, levels=levels)` gives for a video of this `grid`."""
+    def from_trunk(
+        self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int, levels: bool = False, tail: int | None = None
+    ) -> Tensor:
+        """The rest of the way: what `encoder(video, levels=levels, tail=tail)` gives for a video of this `grid`."""
         kept = self.trunk_blocks(cut, levels)
         taps = self.spec.taps if levels else self.spec.taps[-1:]
         below = [self._norm_of(tap)(states_BSND[:, kept.index(tap)]) for tap in taps if tap < cut]
         x = states_BSND[:, -1]
-        return self._blocks(x, self.rotary(*grid, like=x), cut, levels, below)
+        return self._blocks(x, self.rotary(*grid, like=x), cut, levels, below, tail)
 
-    def _blocks(self, x: Tensor, rotary: Tensor, first: int, levels: bool, outputs: list[Tensor]) -> Tensor:
+    def _blocks(
+        self, x: Tensor, rotary: Tensor, first: int, levels: bool, outputs: list[Tensor], tail: int | None
+    ) -> Tensor:
         """Blocks `first` and up; the levels tapped on the way come after those already in `outputs`."""
+        if levels and tail is not None:
+            raise BackboneError("encoder: a tail is of the last level alone; leave out levels=True, or tail")
         taps = self.spec.taps if levels else self.spec.taps[-1:]
         for number in range(first, self.spec.depth):
             frozen = number < self.frozen_blocks
             with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-                x = self._block(number, x, rotary, self.recompute and not frozen)
+                wanted = tail if number == self.spec.depth - 1 else None
+                x = self._block(number, x, rotary, self.recompute and not frozen, wanted)
             if number in taps:
                 outputs.append(self._norm_of(number)(x))
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        return last(outputs[0], tail) if len(outputs) == 1 else torch.cat(outputs, dim=-1)
 
-    def _block(self, number: int, x: Tensor, rotary: Tensor, recompute: bool = False) -> Tensor:
+    def _block(
+        self, number: int, x: Tensor, rotary: Tensor, recompute: bool = False, tail: int | None = None
+    ) -> Tensor:
         """A lowered block runs in its own dtype: autocast would lift its norms to fp32 and write them out."""
         block = self.blocks[number]
         if number >= self.lowered:
-            return run_block(block, x.float() if number == self.lowered > 0 else x, rotary, recompute)
+            return run_block(block, x.float() if number == self.lowered > 0 else x, rotary, recompute, tail)
         with torch.autocast(x.device.type, enabled=False):
-            return run_block(block, x.to(next(block.parameters()).dtype), rotary, recompute)
+            return run_block(block, x.to(next(block.parameters()).dtype), rotary, recompute, tail)
 
     def grid_of(self, video: Tensor) -> tuple[int, int, int]:
         """(tubelets, rows, columns) of a video, or an error that says which side does not divide."""

@@ -18,7 +18,7 @@ from .encoder import Encoder
 
 
 class MomentumEncoder(nn.Module):
-    """`target = momentum(video, keep, levels)`, never with gradients; `update()` after every optimiser step."""
+    """`target = momentum(video, keep, levels, tail)`, never with gradients; `update()` after every optimiser step."""
 
     def __init__(self, online: Encoder, momentum: float) -> None:
         super().__init__()
@@ -37,13 +37,15 @@ class MomentumEncoder(nn.Module):
         return super().train(False)
 
     @torch.no_grad()
-    def forward(self, video: Tensor, keep: Tensor | None = None, levels: bool = False) -> Tensor:
-        return cast(Tensor, self.encoder(video, keep, levels))
+    def forward(
+        self, video: Tensor, keep: Tensor | None = None, levels: bool = False, tail: int | None = None
+    ) -> Tensor:
+        return cast(Tensor, self.encoder(video, keep, levels, tail))
 
     @torch.no_grad()
-    def from_trunk(self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int) -> Tensor:
-        """`momentum(video)` from what the shared blocks below the cut left of it (`Encoder.trunk`)."""
-        return self.encoder.from_trunk(states_BSND, grid, cut)
+    def from_trunk(self, states_BSND: Tensor, grid: tuple[int, int, int], cut: int, tail: int | None = None) -> Tensor:
+        """`momentum(video, tail=tail)` from what the shared blocks below the cut left of it (`Encoder.trunk`)."""
+        return self.encoder.from_trunk(states_BSND, grid, cut, tail=tail)
 
     def lower(self, blocks: int, dtype: torch.dtype) -> None:
         """After the online encoder's: its lowered weights are this one's too."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BackboneError
-from .blocks import NORM_EPS, Block, initialise, run_block
+from .blocks import NORM_EPS, Block, initialise, narrow_attention, run_block
 from .rope import RotaryTables
 from .spec import BackboneSpec
 
@@ -60,7 +60,7 @@ class Predictor(nn.Module):
     def forward(
         self, context: Tensor, context_index: Tensor, target_index: Tensor, **asked: Unpack[Asked]
     ) -> tuple[Tensor, Tensor]:
-        x, kept = self.transform(context, context_index, target_index, **asked)
+        x, kept = self.transform(context, context_index, target_index, **asked), context_index.shape[1]
         context_head = self.predictor_proj_context if self.spec.context_head else self.predictor_proj
         return self.predictor_proj(x[:, kept:]), context_head(x[:, :kept])
 
@@ -74,8 +74,9 @@ class Predictor(nn.Module):
         mask_token: int | None = None,
         image: bool = False,
         inject: Callable[[Tensor], Tensor] | None = None,
-    ) -> tuple[Tensor, int]:
-        """Normalised states `[B, c + t, P]` before the heads, context first, and c.
+        targets_alone: bool = False,
+    ) -> Tensor:
+        """Normalised states `[B, c + t, P]` before the heads, context first; with `targets_alone`, `[B, t, P]`.
 
         `inject` says what to add to the target queries `[B, t, P]` before the first block.
 
@@ -95,9 +96,12 @@ class Predictor(nn.Module):
         tubelets, rows, columns = grid or (1 if image else self.spec.tubelets, *self.spec.grid)
         index = torch.cat((context_index, target_index), dim=1)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=index)
-        for block in self.predictor_blocks:
-            x = run_block(block, x, rotary, self.recompute)
-        return cast(Tensor, self.predictor_norm(x)), context.shape[1]
+        *blocks, last = self.predictor_blocks
+        with narrow_attention(rotary):
+            for block in blocks:
+                x = run_block(block, x, rotary, self.recompute)
+            x = run_block(last, x, rotary, self.recompute, target_index.shape[1] if targets_alone else None)
+        return cast(Tensor, self.predictor_norm(x))
 
     def _levels_read(self, context: Tensor) -> Tensor:
         """B and L read the last level: given all levels, take it."""

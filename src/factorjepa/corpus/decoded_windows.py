@@ -26,6 +26,7 @@ from ..errors import CorpusError
 from ..pixels import resize_to_cover
 from ..storage import atomic_path, only_writer, remove_partials, write_text
 from ..video import read_frames
+from ..workers import granted_cores
 from .access import ClipSet, Corpus, clips_of
 from .manifest import Clip
 from .splits import Split
@@ -96,7 +97,7 @@ def decode_windows(
     corpus = Corpus.open(data)
     sets = [clips_of(corpus, split) for split in splits]
     total, done = sum(map(len, sets)), 0
-    engine = Processes(workers or os.cpu_count() or 1)
+    engine = Processes(workers or granted_cores())
     with only_writer(folder, "decoding windows"):
         remove_partials(folder)
         for clips in sets:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import json
 import multiprocessing
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +29,7 @@ from ..errors import CorpusError, StorageError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
 from ..video import write_video
-from ..workers import begin_worker, single_threaded
+from ..workers import begin_worker, granted_cores, single_threaded
 from ..world import WorldSettings, clips
 from ..world.measures import measure, superclasses_seen
 from ..world.simulator import CLIPS_PER_SOURCE, ClipSpec, SimulatedClip, clip_spec, source_spec
@@ -182,7 +181,7 @@ def splits_of(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
 
 
 def _run(make: Callable[[list[int]], _Made], jobs: list[list[int]], workers: int | None) -> Iterator[_Made]:
-    count = min(len(jobs), workers if workers is not None else os.cpu_count() or 1)
+    count = min(len(jobs), workers if workers is not None else granted_cores())
     if count <= 1:
         yield from map(make, jobs)
         return

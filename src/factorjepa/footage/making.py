@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from ..engines import Here, Lost, Processes, still_alive
 from ..errors import FactorJEPAError, StorageError
 from ..storage import write_text
 from ..video import reason_of
+from ..workers import granted_cores
 from .ahead import ahead
 from .cutting import ClipCutter, Sampled, Sampler, ShortShot, Span
 from .decoding import Decoded, Framing, SourceVideo
@@ -103,7 +103,7 @@ class _Maker:
         self._framing: Framing | None = None
         self._frames = 0
         self._deinterlaced = False
-        self._cores = min(job.cores, os.cpu_count() or 1)
+        self._cores = min(job.cores, granted_cores())
         self.underway = Underway(job.out, job.source.source)
         self._itself = self._cores == 1 and not self.underway.died_making_a_clip()  # whether clips are made here
 

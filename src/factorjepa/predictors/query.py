@@ -48,15 +48,15 @@ class QueryTransformer(nn.Module):
 
     def forward(self, asked: Question, inject: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Queries `[B, t, W]`; `inject` says what to add to the target queries before the first block."""
-        states, kept = self.trunk.transform(
+        return self.trunk.transform(
             asked.context,
             asked.context_index,
             asked.target_index,
             grid=asked.grid,
             mask_token=asked.mask_token,
             inject=inject,
+            targets_alone=True,
         )
-        return states[:, kept:]
 
 
 def last_level_projection(predictor: Predictor) -> tuple[Tensor, Tensor]:

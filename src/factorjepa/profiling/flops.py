@@ -1,9 +1,9 @@
 """Arithmetic counted from the spec: what a clip costs, whoever computes it and however.
 
-A product of `[m, k]` and `[k, n]` counts `2 m k n`. A block's forward pass on n tokens of width D,
-with M hidden, is
+A product of `[m, k]` and `[k, n]` counts `2 m k n`. A block's forward pass on n tokens of width D, with M hidden, of
+which m come out (all, but for the last blocks of target and predictor, of which only the future is read), is
 
-    n (8 D^2 + 4 D M) + 4 n^2 D          qkv, proj and MLP; scores and their sum over values
+    n 6 D^2 + m (2 D^2 + 4 D M) + 4 m n D          qkv; proj and MLP; scores and their sum over values
 
 A backward pass counts twice the forward pass of what trains. One update shows a clip to
 
@@ -46,14 +46,17 @@ def nominal_peak(device_name: str) -> float | None:
     return next((peak for part, peak in NOMINAL.items() if part in device_name), None)
 
 
-def block_flops(tokens: int, dim: int, hidden: int) -> float:
-    """Forward pass of one block."""
-    return tokens * (8 * dim**2 + 4 * dim * hidden) + 4 * tokens**2 * dim
+def block_flops(tokens: int, dim: int, hidden: int, tail: int | None = None) -> float:
+    """Forward pass of one block; with a `tail`, of one from which so many tokens come out."""
+    out = tokens if tail is None else tail
+    return tokens * 6 * dim**2 + out * (2 * dim**2 + 4 * dim * hidden) + 4 * out * tokens * dim
 
 
-def encoder_flops(spec: BackboneSpec, tokens: int, blocks: int) -> float:
-    """Forward pass of `blocks` of the encoder's blocks."""
-    return blocks * block_flops(tokens, spec.dim, spec.mlp_hidden)
+def encoder_flops(spec: BackboneSpec, tokens: int, blocks: int, tail: int | None = None) -> float:
+    """Forward pass of `blocks` of the encoder's blocks; with a `tail`, the last of them is the encoder's last."""
+    whole = block_flops(tokens, spec.dim, spec.mlp_hidden)
+    spared = 0.0 if tail is None or not blocks else whole - block_flops(tokens, spec.dim, spec.mlp_hidden, tail)
+    return blocks * whole - spared
 
 
 def tokeniser_flops(spec: BackboneSpec, tokens: int) -> float:
@@ -66,7 +69,9 @@ def query_flops(spec: BackboneSpec, context: int, target: int) -> float:
     embedding = (
         spec.dim * width if spec.predictor_in_width == spec.dim else (spec.predictor_in_width + width) * spec.dim
     )
-    return 2 * context * embedding + spec.predictor_depth * block_flops(context + target, width, 4 * width)
+    tokens, hidden = context + target, 4 * width
+    blocks = (spec.predictor_depth - 1) * block_flops(tokens, width, hidden)
+    return 2 * context * embedding + blocks + block_flops(tokens, width, hidden, target)
 
 
 def head_flops(
@@ -122,8 +127,9 @@ def update_flops(
 ) -> ClipFlops:
     """One clip in an update. `clip`, `target` and `visible` are tokens: of the whole clip, of its future, and of the
     context in each pass; `trained` blocks train; `cached` is the share of clips whose trunk is read."""
-    frozen = tokeniser_flops(spec, clip) + encoder_flops(spec, clip, spec.depth - trained)
-    target_pass = (1.0 - cached) * frozen + encoder_flops(spec, clip, trained)
+    whole = tokeniser_flops(spec, clip) + encoder_flops(spec, clip, spec.depth, target)
+    above = encoder_flops(spec, clip, trained, target)
+    target_pass = (1.0 - cached) * whole + cached * above
     context = predictor = 0.0
     for shown in visible:
         context += tokeniser_flops(spec, shown) + encoder_flops(spec, shown, spec.depth)

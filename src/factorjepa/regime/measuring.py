@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..engines import Processes, in_order
 from ..errors import RegimeError
 from ..teacher.cache import HEADER, PacketCache, Packets, corpus_identity
 from ..teacher.teacher import teacher_window
+from ..workers import granted_cores
 from ..world import ClipTruth
 from .axes import NAMES, OF_CLASSES, frame_measures
 from .classes import ClassAssigner
@@ -176,7 +176,7 @@ def _looked_at(
         return
     jobs = [list(manifest[start : start + _TOGETHER]) for start in range(0, len(manifest), _TOGETHER)]
     work = functools.partial(_looks, opening, thresholds, seed)
-    for looks in in_order(Processes(os.cpu_count() or 1), work, jobs):
+    for looks in in_order(Processes(granted_cores()), work, jobs):
         yield from looks
 
 

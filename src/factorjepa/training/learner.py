@@ -17,7 +17,6 @@ from ..adaptation import Method, Stage
 from ..adaptation.prepare import Scope, add_adapters, parameter_roles, set_trainable, surgery, trainable
 from ..backbones import Backbone
 from ..backbones.eightbit import in_eight_bits
-from ..backbones.encoder import gather_tokens
 from ..backbones.masks import FutureSplit, Grid, future_split
 from ..backbones.momentum import MomentumEncoder
 from ..errors import TrainingError
@@ -125,17 +124,19 @@ class Learner(nn.Module):
         return prediction
 
     @torch.no_grad()
-    def tokens(self, video: Tensor, encoder: MomentumEncoder, trunk: TrunkStates | None = None) -> Tensor:
-        """All tokens of the whole clip, `[B, N, D]`; from `trunk` on, where there is one."""
+    def tokens(
+        self, video: Tensor, encoder: MomentumEncoder, trunk: TrunkStates | None = None, tail: int | None = None
+    ) -> Tensor:
+        """All tokens of the whole clip, or its last ones, `[B, N, D]`; from `trunk` on, where there is one."""
         if trunk is None:
-            return cast(Tensor, encoder(video))
-        return encoder.from_trunk(trunk.clip_B1ND, self.grid(video), trunk.cut)
+            return cast(Tensor, encoder(video, tail=tail))
+        return encoder.from_trunk(trunk.clip_B1ND, self.grid(video), trunk.cut, tail)
 
     @torch.no_grad()
     def future(self, video: Tensor, encoder: MomentumEncoder | None = None, trunk: TrunkStates | None = None) -> Tensor:
         """`Y*`: tokens of the future tubelets of the whole clip, by the momentum encoder or another, `[B, t, D]`."""
-        tokens = self.tokens(video, encoder or self.target, trunk)
-        return normalised_targets(gather_tokens(tokens, self._split(video).target.expand(len(video), -1)))
+        future = len(self._split(video).target)  # tubelets come in the order of time: these are the last tokens
+        return normalised_targets(self.tokens(video, encoder or self.target, trunk, future))
 
     def _split(self, video: Tensor) -> FutureSplit:
         """Context and future tokens, where the video is; kept, so that nothing is copied there in every step."""

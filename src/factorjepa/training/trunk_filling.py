@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from ..engines import in_order
 from ..errors import TrainingError
 from ..pixels import to_video
 from ..teacher.cache import clip_identities
+from ..workers import granted_cores
 from .engine import Engine
 from .origin import open_backbone
 from .settings import TrainSettings
@@ -59,7 +59,7 @@ def fill_trunk(run: Engine, workforce: Workforce, progress: Progress | None = No
 
 def default_workers(device: torch.device) -> int:
     """All cores; one process for a GPU, which would hold the network once per process."""
-    return 1 if device.type == "cuda" else os.cpu_count() or 1
+    return 1 if device.type == "cuda" else granted_cores()
 
 
 class Order(NamedTuple):

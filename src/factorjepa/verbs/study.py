@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal import console, counting, error_console
+from ..workers import granted_cores
 from .beside import Part, beside_the_teacher, packet_free
 from .comparison import compare
 from .data import simulate
@@ -94,7 +94,7 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     windows = out / "windows" if settings.windows else None
     jobs = settings.jobs(corpus, out / "runs", windows)
     runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
-    beside = settings.side_by_side or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+    beside = settings.side_by_side or (1 if torch.cuda.is_available() else granted_cores())
     left_out = {"simulate": settings.data is not None, "tune": not settings.tuning}
     stages = [stage for stage in STAGES if not left_out.get(stage)]
     wanted = [stage for stage in stages if STAGES.index(stage) <= STAGES.index(until)]

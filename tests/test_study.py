@@ -21,6 +21,7 @@ from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.splits import Split
 from factorjepa.errors import BackboneError, ConfigError, TrainingError
 from factorjepa.study import STAGES, StudySettings
+from factorjepa.verbs.beside import RUNS, beside_the_teacher
 from factorjepa.verbs.study import _beside, run_study
 
 
@@ -43,7 +44,8 @@ def test_every_window_that_training_or_measuring_shows_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "place", "own"), [("ablations", "", {"lr"}), ("chosen", "_both_chosen", {"lr", "branch_rate"})]
+    ("preset", "place", "own"),
+    [("ablations", "", {"lr", "branch_rate"}), ("chosen", "_both_chosen", {"lr", "branch_rate"})],
 )
 def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the_study(
     preset: str, place: str, own: set[str]
@@ -137,6 +139,28 @@ def test_only_what_wanted_stages_need_is_made_beside_the_teacher() -> None:
     assert not _beside(both, ("targets", "strata"))
     assert not _beside(study("methods=[factorjepa]", "beside_teacher=1", "decoder=train", "decoded=[full]"), STAGES)
     assert not _beside(study("methods=[frozen,factorjepa]", "decoder=train"), STAGES)
+
+
+def for_ever(settings: StudySettings, out: Path) -> None:
+    (out / "began").touch()
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        (out / "saved").touch()
+        raise
+
+
+def test_runs_do_not_keep_the_study_waiting_when_the_teacher_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS: for_ever}):
+        while not (tmp_path / "began").exists():
+            time.sleep(0.05)
+    assert (tmp_path / "saved").exists()
+    said = capsys.readouterr().err
+    assert "they are saved, and go on beside the others" in said
+    assert "not finished" not in said
+    assert "Traceback" not in (tmp_path / "beside" / "runs_without_packets.log").read_text()
 
 
 WAITING = """

@@ -177,9 +177,9 @@ def test_on_a_gpu_kernels_are_used_and_can_be_left_out(
     used: list[Tensor] = []
     by_kernels = EightBitBlock.by_kernels
 
-    def noted(block: EightBitBlock, x: Tensor, rotary: Tensor | None) -> Tensor:
+    def noted(block: EightBitBlock, x: Tensor, rotary: Tensor | None, tail: int | None = None) -> Tensor:
         used.append(x)
-        return by_kernels(block, x, rotary)
+        return by_kernels(block, x, rotary, tail)
 
     monkeypatch.setattr(EightBitBlock, "by_kernels", noted)
     encoder, x, rotary = lowered()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,6 +34,35 @@ def test_a_run_that_is_told_to_stop_saves_first_and_goes_on_later(
     stop.clear()
     train_all([job], CPU, workers=1)
     assert job.done
+
+
+def test_a_signal_lets_the_run_of_this_process_save_before_it_ends(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [Job(settings(method="auto_rgn", updates=3, save_every=3), tmp_path / name) for name in ("run", "next")]
+
+    def told(made: int, total: int) -> None:
+        raise AssertionError("no run was finished")
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: several.interrupt())
+    look = several.Engine._settle
+
+    def at_the_first_update(engine: Any, progress: Any) -> None:
+        look(engine, progress)
+        if engine.step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(several.Engine, "_settle", at_the_first_update)
+    with pytest.raises(KeyboardInterrupt):
+        train_all(jobs, CPU, workers=1, progress=told)
+    monkeypatch.undo()
+    assert RunDirectory(jobs[0].out).steps()[-1] in (1, 2)
+    assert not RunDirectory(jobs[1].out).steps()
+    with pytest.raises(KeyboardInterrupt):  # nothing is trained here now
+        os.kill(os.getpid(), signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
+    train_all(jobs, CPU, workers=1)
+    assert all(job.done for job in jobs)
 
 
 def test_finished_runs_of_other_settings_are_refused(settings: Make, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Shapes: B batch, N tokens, D width, H heads, E = D / H head width.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import logging
@@ -161,13 +160,4 @@ def fastest_attention() -> AbstractContextManager[None]:
         SDPBackend.EFFICIENT_ATTENTION,
         SDPBackend.MATH,
     ]
-    return cast(AbstractContextManager[None], sdpa_kernel(order, set_priority=True))
-
-
-def narrow_attention(rotary: Tensor) -> AbstractContextManager[None]:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    if not rotary.is_cuda or rotary.shape[-1] >= 64 or os.environ.get("NARROW") != "flash":
-        return contextlib.nullcontext()
-    order = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     return cast(AbstractContextManager[None], sdpa_kernel(order, set_priority=True))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BackboneError
-from .blocks import NORM_EPS, Block, initialise, narrow_attention, run_block
+from .blocks import NORM_EPS, Block, initialise, run_block
 from .rope import RotaryTables
 from .spec import BackboneSpec
 
@@ -97,10 +97,9 @@ class Predictor(nn.Module):
         index = torch.cat((context_index, target_index), dim=1)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=index)
         *blocks, last = self.predictor_blocks
-        with narrow_attention(rotary):
-            for block in blocks:
-                x = run_block(block, x, rotary, self.recompute)
-            x = run_block(last, x, rotary, self.recompute, target_index.shape[1] if targets_alone else None)
+        for block in blocks:
+            x = run_block(block, x, rotary, self.recompute)
+        x = run_block(last, x, rotary, self.recompute, target_index.shape[1] if targets_alone else None)
         return cast(Tensor, self.predictor_norm(x))
 
     def _levels_read(self, context: Tensor) -> Tensor:

@@ -136,6 +136,14 @@ def side_by_side(
 
 
 _stop: Event | None = None  # of a worker: set when all are to save and end
+_alone: Engine | None = None  # of the run that this process trains itself
+
+
+def interrupt() -> None:
+    """For a signal handler: raises KeyboardInterrupt, but lets a run of this process finish its update and save."""
+    if _alone is None:
+        raise KeyboardInterrupt
+    _alone.stop()
 
 
 def _begin(line: str, stop: Event) -> None:
@@ -147,6 +155,7 @@ def _begin(line: str, stop: Event) -> None:
 
 
 def _train(job: Job, device: str) -> None:
+    global _alone
     gc.collect()
     torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
     engine = Engine(job.settings, torch.device(device))
@@ -155,7 +164,13 @@ def _train(job: Job, device: str) -> None:
         if _stop is not None and _stop.is_set():
             engine.stop()
 
-    engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
+    _alone = engine
+    try:
+        finished = engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
+    finally:
+        _alone = None
+    if finished.stopped and _stop is None:  # a worker is not asked: whoever set its event knows
+        raise KeyboardInterrupt
 
 
 def _no_room(error: RuntimeError) -> bool:

@@ -1,7 +1,8 @@
 """What a study trains while the teacher looks at its clips: the teacher has the cores, a GPU would have nothing to do.
 
 Each part is a process of its own, whose output goes to `beside/` in the study's folder. What one does not finish, the
-study's own stage does later, and says why it cannot.
+study's own stage does later, and says why it cannot: when the teacher is done, runs are stopped and go on there, beside
+all the others.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     from ..study import StudySettings
 
 FOLDER = "beside"
+RUNS, DECODER = "runs without packets", "decoder"
 Part = Callable[["StudySettings", Path], object]
 
 
 @contextlib.contextmanager
 def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part]) -> Iterator[None]:
-    """Run `parts` while the block runs; it ends when they have ended."""
+    """Run `parts` while the block runs; it ends when they have ended, or have handed on what is left."""
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
     spawn = multiprocessing.get_context("spawn").Process
     processes = {
@@ -39,6 +41,9 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
         for process in processes.values():
             process.start()
         yield
+        if RUNS in processes and processes[RUNS].is_alive():
+            _say(f"{RUNS}: they are saved, and go on beside the others ({_log(out, RUNS)} says how far they are)")
+            _stop([processes.pop(RUNS)])
         for name, process in processes.items():
             if process.is_alive():
                 _say(f"waiting for what runs beside the teacher: {name} ({_log(out, name)} says how far it is)")
@@ -67,7 +72,7 @@ def _log(out: Path, name: str) -> Path:
 
 def _stop(processes: list[BaseProcess]) -> None:
     for process in processes:
-        process.terminate()  # what was saved last is what the same command goes on from
+        process.terminate()  # runs finish their update and save; what a decoder saved last is what it goes on from
     for process in processes:
         process.join()
 
@@ -81,8 +86,11 @@ def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: 
     with log.open("ab", buffering=0) as opened:
         os.dup2(opened.fileno(), 1)
         os.dup2(opened.fileno(), 2)
-    part(settings, out)
+    with contextlib.suppress(KeyboardInterrupt):  # who sent the signal knows
+        part(settings, out)
 
 
 def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+    from ..training.several import interrupt
+
+    interrupt()

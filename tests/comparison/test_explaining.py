@@ -13,7 +13,7 @@ from factorjepa.cli import main
 from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.statistics.contrasts import PRESPECIFIED, extended
-from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, explained
+from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, Explained, explained, standing_in
 
 from .tables import FUTURE, SLOPE, rows_of, scores_of
 
@@ -169,3 +169,14 @@ def test_where_the_paper_s_form_was_not_run_another_stands_against_all_competito
     assert {("factorjepa_chosen", "lora"), ("factorjepa_chosen", "mono_top")} <= pairs
     assert ("factorjepa_chosen", "pair_motion") not in pairs
     assert ("factorjepa", "lora") in {(one.a, one.b) for one in extended([*families, "factorjepa"], families)}
+
+
+def test_a_step_is_told_once_and_again_apart_where_a_variant_stands_in() -> None:
+    def row(a: str, b: str) -> Explained:
+        return Explained("nano", f"{b} to {a}", a, b, "future_l1", "", 0.1)
+
+    rows = [
+        row("auto_rgn@long", "auto_rgn"), row("factorjepa", "auto_rgn"), row("factorjepa", "auto_rgn@long"),
+        row("factorjepa_raw@slow", "auto_rgn"),
+    ]  # fmt: skip
+    assert standing_in(rows) == {"auto_rgn@long to factorjepa"}  # of RAW there is no other

@@ -193,8 +193,8 @@ class TestTraining:
         assert "Pathways" not in self.of()
         said = self.of(factorjepa={"closed": ("pairs", "early pairs")}, factorjepa_raw={"closed": ("pairs",)})
         assert (
-            "Pathways that had closed by the end of training: pairs: FactorJEPA and FactorJEPA-RAW; early pairs: "
-            in said
+            "Pathways that had closed by the end of training: such a model is its own control there. "
+            "pairs: FactorJEPA and FactorJEPA-RAW; early pairs: FactorJEPA." in said
         )
         scores = synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False)
         first = next(run for run in scores.runs if run.method == "factorjepa")
@@ -214,7 +214,7 @@ class TestTraining:
         assert "validation clips chose lr" in said
         assert "Unequal" not in said
         other = self.of(tried, factorjepa={"config": "lr: 0.3"})  # not what was chosen
-        assert "Unequal training: differences between methods may come from it. lr" in other
+        assert "Unequal training, in lr: differences between methods may come from it. lr: " in other
         assert "Tuned" not in other
 
     def test_who_has_nothing_of_what_is_tuned_had_fewer_tries(self) -> None:
@@ -243,7 +243,7 @@ class TestTraining:
 
     def test_methods_that_are_compared_and_differ_in_size_are_named(self) -> None:
         said = self.of(auto_rgn={"trainable": 2_670_000}, factorjepa={"trainable": 2_930_000})
-        assert "Unequal size: trainable parameters are 2.67 M (Auto-RGN), 2.93 M (FactorJEPA)." in said
+        assert "Unequal size: the largest trains 10% more parameters than the smallest. 2.67 M (Auto-RGN), " in said
         assert "Unequal size" not in self.of(auto_rgn={"trainable": 2_670_000}, factorjepa={"trainable": 2_700_000})
 
     def test_an_update_s_clips_are_batch_times_passes_times_processes(self) -> None:
@@ -258,7 +258,7 @@ class TestTraining:
 
     def test_what_differs_is_named_with_its_values_and_methods(self) -> None:
         said = self.of(auto_rgn={"updates": 1500, "config": "lr: 0.2"})
-        assert "Unequal training: differences between methods may come from it. " in said
+        assert "Unequal training, in updates and lr: differences between methods may come from it. " in said
         assert "updates: 1500 (Auto-RGN), 2000 (FactorJEPA); lr: 0.2 (Auto-RGN), 0.1 (FactorJEPA)." in said
 
     def test_a_run_knows_how_many_updates_it_made(self, run: Make) -> None:

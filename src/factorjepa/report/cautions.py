@@ -29,7 +29,10 @@ _NAMED = 4  # methods, before they are counted
 
 
 def cautions(material: Material) -> list[str]:
-    """Why this sample may be too small to say anything; empty for one that is not."""
+    """Why this sample may be too small to say anything; empty for one that is not.
+
+    The first sentence of each says what it is about: a page may fold the rest.
+    """
     scores, said = material.scores, []
     cities, sources, clips = (len(scores.values(name)) for name in ("city", "source", "clip_id"))
     if cities == 1:
@@ -92,11 +95,11 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
                     value = "not set" if used[key] is None else str(used[key])
                     by_setting[key].setdefault(value, []).append(run.title)
     tuned = _tuned(material, backbone)
-    differences = [
-        f"{key}: " + ", ".join(f"{value} ({_few(list(dict.fromkeys(titles)))})" for value, titles in values.items())
+    differences = {
+        key: ", ".join(f"{value} ({_few(list(dict.fromkeys(titles)))})" for value, titles in values.items())
         for key, values in by_setting.items()
         if len(values) > 1 and key not in tuned
-    ]
+    }
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     without = _without(material, tuned)
     fewer = f"; {without}, and so had fewer tries" if without else ""
@@ -106,7 +109,9 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
         else []
     )
     if differences:
-        said.append(f"Unequal training{where}: differences between methods may come from it. {'; '.join(differences)}.")
+        who = "; ".join(f"{key}: {values}" for key, values in differences.items())
+        settings = listed(list(differences))
+        said.append(f"Unequal training{where}, in {settings}: differences between methods may come from it. {who}.")
     return said + _unequal_size(material, backbone, where)
 
 
@@ -132,7 +137,7 @@ def closed_pathways(material: Material, backbone: str) -> list[str]:
     )
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     lacks = f" Not recorded: {_few(unknown)}." if unknown else ""
-    said = f"Pathways that had closed by the end of training{where}: {named}. Such a model is its own control there."
+    said = f"Pathways that had closed by the end of training{where}: such a model is its own control there. {named}."
     return [f"{said}{lacks}"]
 
 
@@ -150,7 +155,8 @@ def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:
     for title, size in sorted(sizes.items(), key=lambda one: one[1]):
         by_size.setdefault(f"{size / 1e6:.2f} M", []).append(title)
     named = ", ".join(f"{size} ({_few(titles)})" for size, titles in by_size.items())
-    return [f"Unequal size{where}: trainable parameters are {named}."]
+    more = max(sizes.values()) / min(sizes.values()) - 1
+    return [f"Unequal size{where}: the largest trains {more:.0%} more parameters than the smallest. {named}."]
 
 
 def differing(material: Material, backbone: str, a: str, b: str) -> str:

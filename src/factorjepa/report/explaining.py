@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, worth_showing
+from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, standing_in, worth_showing
 from ..statistics.verdict import BETTER, WORSE
+from ..words import counted
 from .cautions import differing
 from .markup import Markup, joined, tag
 from .material import Material
@@ -37,10 +39,20 @@ def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
     found = explained(material.comparison.contrasts, backbone, ladder)
     if not worth_showing(found, ladder):
         return None
-    steps = list(dict.fromkeys(row.step for row in found))
+    again = standing_in(found)
+    caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
+    first = _rows(material, backbone, [row for row in found if row.step not in again], caption, ladder)
+    if not again:
+        return first
+    heading = f"The same where variants stand in for their methods: {counted(len(again), 'step')}"
+    others = _rows(material, backbone, [row for row in found if row.step in again], f"{caption}; variants", ladder)
+    return joined(first, tag("details", tag("summary", heading), others))
+
+
+def _rows(material: Material, backbone: str, found: Sequence[Explained], caption: str, ladder: Ladder) -> Markup:
     by_place = {(row.step, row.diagnostic): row for row in found}
     rows: list[list[str | Cell]] = []
-    for step in steps:
+    for step in dict.fromkeys(row.step for row in found):
         cells = [by_place[step, diagnostic] for diagnostic, _ in COLUMNS]
         methods = f"{material.title_of(cells[0].b)} \N{RIGHTWARDS ARROW} {material.title_of(cells[0].a)}"
         also = differing(material, backbone, cells[0].a, cells[0].b)
@@ -48,7 +60,6 @@ def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
         rows.append([Cell(joined(step, said)), *map(_cell, cells)])
     headings: list[str | Cell] = ["what changes"]
     headings += [AREA if variant else material.name(diagnostic) for diagnostic, variant in COLUMNS]
-    caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
     return table(headings, rows, caption, range(1, len(headings)), ladder.name)
 
 

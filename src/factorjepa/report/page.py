@@ -16,10 +16,11 @@ from .answers import Answer, answers
 from .cards import cards, example_views
 from .cautions import cautions, near_chance
 from .explaining import explained_section
-from .markup import Markup, coded, joined, tag
+from .markup import Markup, coded, joined, tag, text
 from .material import Material, arranged
 from .strata import strata_tables
 
+_LONG = 240  # characters of a caution, before it is folded
 _COUNTED = {
     "method": ("method", "methods"), "city": ("city", "cities"), "source": ("source video", "source videos"),
     "clip_id": ("clip", "clips"), "seed": ("training seed", "training seeds"),
@@ -79,10 +80,19 @@ def _top(material: Material) -> Markup:
     facts = tag("ul", [tag("li", tag("b", value), f" {name}") for value, name in amounts], class_="facts")
     warned = cautions(material)
     warning = tag(
-        "div", tag("b", "Read this first"), tag("ul", [tag("li", one) for one in warned]), class_="warning", role="note"
-    )
+        "div", tag("b", "Read this first"), tag("ul", [tag("li", _folded(one)) for one in warned]), class_="warning",
+        role="note",
+    )  # fmt: skip
     said = [_answers(material, backbone) for backbone in material.backbones]
     return tag("header", tag("h1", f"FactorJEPA report: {material.title}"), facts, warning if warned else None, said)
+
+
+def _folded(caution: str) -> Markup:
+    """Its first sentence; a long rest is there for who asks."""
+    if len(caution) <= _LONG:
+        return text(caution)
+    first, _, rest = caution.partition(". ")
+    return joined(f"{first}.", tag("details", tag("summary", "Who has what"), rest))
 
 
 def _amount(count: int, one: str, several: str) -> tuple[str, str]:

@@ -245,6 +245,14 @@ def explained(contrasts: Sequence[ContrastRow], backbone: str, ladder: Ladder = 
     return found
 
 
+def standing_in(rows: Sequence[Explained]) -> set[str]:
+    """Steps that are there a second time because a variant stands in for its method: the first says most."""
+    pairs = {(row.a, row.b) for row in rows}
+    return {
+        row.step for row in rows if (meant := (base_of(row.a), base_of(row.b))) != (row.a, row.b) and meant in pairs
+    }
+
+
 def worth_showing(rows: Sequence[Explained], ladder: Ladder) -> bool:
     """Two steps or more, for one is in the table of contrasts already, and not only those of an earlier ladder."""
     found = {(row.a, row.b) for row in rows}

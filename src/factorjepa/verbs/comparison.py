@@ -104,11 +104,13 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
 
 def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
     """What explains a gain and what each part is worth, where enough steps were measured."""
-    from ..statistics.explaining import LADDERS, worth_showing
+    from ..statistics.explaining import LADDERS, standing_in, worth_showing
 
     for ladder in LADDERS:
         rows = [row for row in found.explained(ladder) if row.backbone == backbone]
         if worth_showing(rows, ladder):
+            again = standing_in(rows)  # in the CSV of all
+            rows = [row for row in rows if row.step not in again]
             asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
             said = "Steps that change one thing, besides what was tuned; positive is a gain; exploratory"
             yield _steps(rows, f"{backbone}: {asked} {said}", titles)

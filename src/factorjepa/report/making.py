@@ -83,7 +83,7 @@ def make_report(
         _add_strata(decoded.comparison, decoded.scores, corpus, Path(out) / FOLDER / COMPARISON)
     notes += [*scores.lacks(), *unreadable, *undone, *broken, *undecoded, *elsewhere]
     material = Material(
-        title=Path(out).resolve().name, scores=scores, comparison=comparison, runs=read, tried=tried, examples=examples,
+        title=_title(Path(out)), scores=scores, comparison=comparison, runs=read, tried=tried, examples=examples,
         decoded=decoded, data=_statement(corpus, required=data is not None),
         steps=steps_of(scores, comparison, corpus), notes=notes,
     )  # fmt: skip
@@ -93,6 +93,12 @@ def make_report(
     write_text(folder / TABLES / "cities.csv", _cities(material))
     write_text(folder / INDEX, text)
     return Made(folder / INDEX, compared, [*comparison.verdict, *comparison.notes], notes)
+
+
+def _title(out: Path) -> str:
+    """The folder's name, or that of the study in which its scores lie."""
+    folder = out.resolve()
+    return folder.parent.name if folder.name == "scores" and folder.parent.name else folder.name
 
 
 def join_scores(parts: Sequence[Path], to: Path | None) -> tuple[Path, list[Path]]:

@@ -25,7 +25,6 @@ from factorjepa.report.cards import cards, example_views
 from factorjepa.report.cautions import cautions
 from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
-from factorjepa.report.page import _folded
 from factorjepa.report.tables import contrast_table
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
@@ -276,13 +275,6 @@ class TestHostile:
         assert "cannot be said" in page.text
         assert "No decision says" not in page.text
         assert "Read this first" in page.text
-
-    def test_a_long_caution_shows_what_it_is_about_and_folds_the_rest(self) -> None:
-        assert _folded("Short. All of it.") == "Short. All of it."
-        long = f"Unequal <lr>: may matter. lr: {'0.1 (A), ' * 40}."
-        shown, _, rest = _folded(long).partition("<details>")
-        assert shown == "Unequal &lt;lr&gt;: may matter."
-        assert "0.1 (A), 0.1 (A)" in rest
 
     def test_hundreds_of_methods_leave_a_page_that_can_be_read(self, tmp_path: Path) -> None:
         names = (*synthetic.METHODS, *(f"method_{k}" for k in range(60)))

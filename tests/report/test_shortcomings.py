@@ -14,6 +14,7 @@ from factorjepa.report.answers import answers
 from factorjepa.report.cautions import cautions
 from factorjepa.report.curves import Run
 from factorjepa.report.material import Material
+from factorjepa.report.page import _folded
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison, compare
 from factorjepa.training.run import RunDirectory
@@ -266,3 +267,11 @@ class TestTraining:
         assert folder.updates_made() == 7
         (folder.folder / "metrics.jsonl").unlink()
         assert folder.updates_made() is None
+
+
+def test_a_long_caution_shows_what_it_is_about_and_folds_the_rest() -> None:
+    assert _folded("Short. All of it.") == "Short. All of it."
+    long = f"Unequal <lr>: may matter. lr: {'0.1 (A), ' * 40}."
+    shown, _, rest = _folded(long).partition("<details>")
+    assert shown == "Unequal &lt;lr&gt;: may matter."
+    assert "0.1 (A), 0.1 (A)" in rest

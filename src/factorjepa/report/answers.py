@@ -252,11 +252,17 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
     variants = _variants(material, backbone)
     found = {**_others(material, backbone), **variants}
     rows = [row for its in found.values() for row in its]
+    told: dict[tuple[str, str], list[ContrastRow]] = {}  # by the method that they are against, and the diagnostic
     for first in [its[0] for its in variants.values()] or rows[:1]:
-        short += (
-            f" {_against(material, first)} (exploratory), {material.name(first.diagnostic)}: "
-            f"{change(material, first)}{_judged(first)}."
-        )
+        told.setdefault((first.b, first.diagnostic), []).append(first)
+    for (_, diagnostic), firsts in told.items():
+        one = firsts[0]
+        who = _against(material, one) if len(firsts) == 1 else f"Variants against {apart(material.title_of(one.b))}"
+        amounts = [
+            f"{'' if len(firsts) == 1 else apart(material.title_of(row.a)) + ' '}{change(material, row)}{_judged(row)}"
+            for row in firsts
+        ]
+        short += f" {who} (exploratory), {material.name(diagnostic)}: {'; '.join(amounts)}."
     return Answer(question, short, [f"{_against(material, row)}, {_amount(material, row)}" for row in rows])
 
 

@@ -157,10 +157,27 @@ def test_runs_do_not_keep_the_study_waiting_when_the_teacher_is_done(
         while not (tmp_path / "began").exists():
             time.sleep(0.05)
     assert (tmp_path / "saved").exists()
-    said = capsys.readouterr().err
-    assert "they are saved, and go on beside the others" in said
-    assert "not finished" not in said
+    said = " ".join(capsys.readouterr().err.split())
+    assert "those that are not finished go on beside the others" in said
+    assert "a later stage goes on" not in said
     assert "Traceback" not in (tmp_path / "beside" / "runs_without_packets.log").read_text()
+
+
+def failing(settings: StudySettings, out: Path) -> None:
+    (out / "began").touch()
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        raise OSError("the disk is full") from None
+
+
+def test_runs_that_cannot_be_saved_are_not_said_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS: failing}):
+        while not (tmp_path / "began").exists():
+            time.sleep(0.05)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "not finished" in said
+    assert "go on beside the others" not in said
 
 
 WAITING = """

@@ -48,3 +48,16 @@ def test_no_more_cores_are_used_than_are_granted(
     assert workers.granted_cores() == 3
     (tmp_path / "cpu.max").write_text(quota)
     assert workers.granted_cores() == granted
+
+
+@pytest.mark.parametrize(("quota", "granted"), [("-1", 3), ("150000", 2)])
+def test_older_containers_say_it_in_two_files(
+    quota: str, granted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 5, 7}, raising=False)
+    files = [tmp_path / "quota", tmp_path / "period"]
+    monkeypatch.setattr(workers, "_QUOTA", tmp_path / "absent")
+    monkeypatch.setattr(workers, "_QUOTA_BEFORE", files)
+    for file, number in zip(files, (quota, "100000"), strict=True):
+        file.write_text(f"{number}\n")
+    assert workers.granted_cores() == granted

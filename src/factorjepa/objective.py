@@ -13,7 +13,6 @@ Where `peers` share the batch, every term is that of the whole batch: N counts t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import combinations
 from typing import Literal
 
 import torch
@@ -101,7 +100,7 @@ def factor_loss(
 ) -> Tensor:
     """eq. L_factor: sum over L, A, I of `sum_n w_n l(T_hat_n, T_n) / (eps + sum_n w_n)`, l the mean squared error.
 
-    `emphasis` multiplies the three terms (1 each in the equation).
+    `emphasis` multiplies the three terms (1 each in the equation). All three targets are of one width.
     """
     error_3N = (full(torch.stack(list(predicted))) - full(torch.stack(list(targets)))).square().mean(-1)
     weight_3N = torch.stack(list(weights))
@@ -151,8 +150,8 @@ def variance_normalised(channels: PerFactor[Tensor], peers: Peers = ALONE) -> Te
 
 def covariance_loss(rows_3nD: Tensor, peers: Peers = ALONE) -> Tensor:
     """eq. L_cov: `2 sum_{k<k'} |Gamma_kk'|_F^2`, covariances over all rows of variance-normalised channels."""
-    moments = peers.sum(torch.stack([a.T @ b for a, b in combinations(rows_3nD, 2)]))
-    return 2 * (moments / (rows_3nD.shape[1] * peers.world)).square().sum()
+    moments_3DD = peers.sum(rows_3nD.transpose(1, 2) @ _next(rows_3nD))
+    return 2 * (moments_3DD / (rows_3nD.shape[1] * peers.world)).square().sum()
 
 
 def nonlinear_loss(rows_3nD: Tensor, most: int = 256, seed: int = 0, peers: Peers = ALONE) -> Tensor:
@@ -163,8 +162,8 @@ def nonlinear_loss(rows_3nD: Tensor, most: int = 256, seed: int = 0, peers: Peer
     """
     kernels_3mm = _centred_rbf(_drawn_rows(rows_3nD, most, seed, peers))
     lengths_3: Tensor = torch.linalg.vector_norm(kernels_3mm, dim=(1, 2))
-    others_3mm, other_lengths_3 = kernels_3mm.roll(1, 0), lengths_3.roll(1)  # of three, each pair meets once
-    return ((kernels_3mm * others_3mm).sum((1, 2)) / (lengths_3 * other_lengths_3 + _ALIGNMENT_FLOOR)).sum()
+    alignment_3 = (kernels_3mm * _next(kernels_3mm)).sum((1, 2)) / (lengths_3 * _next(lengths_3) + _ALIGNMENT_FLOOR)
+    return torch.sum(alignment_3)
 
 
 def separation_loss(
@@ -219,6 +218,11 @@ def objective(
         )
         total = weights.jepa * jepa + others / target_NtD.shape[-1]
     return Losses(total, jepa, factor, visibility, separation, sparsity)
+
+
+def _next(channels_3: Tensor) -> Tensor:
+    """Beside each of the three channels another one, so that every pair meets once."""
+    return channels_3.roll(1, 0)
 
 
 def _drawn_rows(rows_3nD: Tensor, most: int, seed: int, peers: Peers) -> Tensor:

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of cores in so many of the clock, or "max"
+# Of a container: microseconds of cores in so many of the clock, or "max"; before, two files, and -1.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_QUOTA_BEFORE = [Path("/sys/fs/cgroup/cpu", name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -34,11 +36,11 @@ def single_threaded() -> Iterator[None]:
 def granted_cores() -> int:
     """How many this process may use: batch systems and containers grant fewer than the machine has."""
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = _QUOTA.read_text(encoding="ascii").split()
-        return max(1, min(granted, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no container, or one without a limit
-        return granted
+    for files in ([_QUOTA], _QUOTA_BEFORE):
+        with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+            quota, period = map(int, " ".join(file.read_text(encoding="ascii") for file in files).split())
+            return max(1, min(granted, math.ceil(quota / period))) if quota > 0 < period else granted
+    return granted
 
 
 def begin_worker() -> None:

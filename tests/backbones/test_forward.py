@@ -60,6 +60,8 @@ def test_a_tail_is_the_end_of_the_whole() -> None:
         torch.testing.assert_close(tail, whole)
     with pytest.raises(BackboneError, match="last level"):
         encoder(clip, levels=True, tail=16)
+    with pytest.raises(BackboneError, match="64 tokens, not the last 65"):
+        encoder(clip, tail=65)
 
 
 @pytest.mark.parametrize("recompute", [False, True])

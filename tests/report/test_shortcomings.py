@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factorjepa.report.answers import answers
-from factorjepa.report.cautions import cautions
+from factorjepa.report.cautions import Caution, cautions
 from factorjepa.report.curves import Run
 from factorjepa.report.material import Material
 from factorjepa.report.page import _folded
@@ -103,6 +103,12 @@ class TestTooFewCities:
             rows = list(csv.DictReader(opened))
         assert {row["adjusted_p"] for row in rows} == {row["deciding.adjusted_p"] for row in rows} == {""}
         assert any(row["p"] for row in rows)
+
+
+def test_a_page_is_called_like_its_study_not_like_the_folder_of_scores(tmp_path: Path) -> None:
+    for folder, name in (("study/scores", "study"), ("both", "both")):
+        page = made(tmp_path / folder, synthetic.scores(**SMALL, structure=False))
+        assert f"FactorJEPA report: {name}" in page.text
 
 
 def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) -> None:
@@ -279,8 +285,9 @@ class TestTraining:
 
 
 def test_a_long_caution_shows_what_it_is_about_and_folds_the_rest() -> None:
-    assert _folded("Short. All of it.") == "Short. All of it."
-    long = f"Unequal <lr>: may matter. lr: {'0.1 (A), ' * 40}."
-    shown, _, rest = _folded(long).partition("<details>")
+    assert _folded(Caution("Short.", "All of it.")) == "Short. All of it."
+    long = f"lr: {'0.1 (A), ' * 40}."
+    assert _folded(f"It is one. {long}") == f"It is one. {long}"  # no list of who has what
+    shown, _, rest = _folded(Caution("Unequal <lr>: may matter.", long)).partition("<details>")
     assert shown == "Unequal &lt;lr&gt;: may matter."
     assert "0.1 (A), 0.1 (A)" in rest

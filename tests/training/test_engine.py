@@ -14,10 +14,13 @@ import pytest
 import torch
 
 from factorjepa.adaptation import METHODS
+from factorjepa.backbones.encoder import gather_tokens
 from factorjepa.config import dump
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Batch
 from factorjepa.errors import TeacherError, TrainingError
+from factorjepa.objective import normalised_targets
+from factorjepa.training.batches import validation_batches
 from factorjepa.training.engine import Engine
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.settings import TrainSettings
@@ -142,6 +145,20 @@ def test_perturbing_future_frames_leaves_predictions_unchanged_to_the_bit(settin
         first, second = (engine.learner.predict(clip, None, states).tokens_BtD for clip in (video, changed))
         assert not torch.equal(engine.learner.future(video), engine.learner.future(changed))
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", ["auto_rgn", "lora"])
+def test_the_future_is_what_the_whole_clip_s_tokens_say_of_it(name: str, settings: Make) -> None:
+    """The last block computes no others; adapters in it are of the tokens that there are."""
+    engine = Engine(settings(method=name), CPU)
+    learner = engine.learner
+    learner.enter(0)
+    learner.eval()
+    video = next(iter(validation_batches(engine.evaluation, None)))[0].video()
+    with torch.no_grad():
+        tokens = learner.tokens(video, learner.target)
+        rows = gather_tokens(tokens, learner._split(video).target.expand(len(video), -1))
+        torch.testing.assert_close(learner.future(video), normalised_targets(rows), rtol=1e-4, atol=1e-4)
 
 
 def test_wise_ft_lies_between_the_pretrained_and_the_tuned_encoder(settings: Make, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,14 @@ from typing import Any
 import pytest
 import torch
 
+from factorjepa.config import resolve
 from factorjepa.errors import TrainingError
+from factorjepa.study import StudySettings
 from factorjepa.training import several
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.several import Job, side_by_side, train_all
+from factorjepa.verbs.beside import RUNS, beside_the_teacher
 
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
@@ -63,6 +68,42 @@ def test_a_signal_lets_the_run_of_this_process_save_before_it_ends(
     signal.signal(signal.SIGTERM, before)
     train_all(jobs, CPU, workers=1)
     assert all(job.done for job in jobs)
+
+
+def test_a_signal_is_heard_even_where_a_run_has_nothing_to_stop(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a frozen model is validated, or in a run's last update: the runs after it do not begin."""
+    for first in (settings(method="frozen"), settings(method="auto_rgn", updates=1)):
+        jobs = [Job(first, tmp_path / first.method), Job(settings(method="auto_rgn", updates=1), tmp_path / "next")]
+        validate = several.Engine._validate
+
+        def in_the_last_one(engine: Any, validate: Any = validate) -> None:
+            validate(engine)
+            several.interrupt()
+
+        monkeypatch.setattr(several.Engine, "_validate", in_the_last_one)
+        with pytest.raises(KeyboardInterrupt):
+            train_all(jobs, CPU, workers=1)
+        monkeypatch.undo()
+        assert jobs[0].out.is_dir()
+        assert not jobs[1].out.exists()
+
+
+def _train_beside(job: Job, settings: StudySettings, out: Path) -> None:
+    train_all([job], CPU, workers=1)
+
+
+def test_runs_beside_the_teacher_are_handed_on_saved(settings: Make, tmp_path: Path) -> None:
+    job = Job(settings(method="auto_rgn", updates=400, save_every=400), tmp_path / "run")
+    study = resolve(StudySettings, "demo")
+    with beside_the_teacher(study, tmp_path / "study", {RUNS: functools.partial(_train_beside, job)}):
+        while several._updates_made(job.out) < 2:
+            time.sleep(0.05)
+    made = RunDirectory(job.out).steps()[-1]
+    assert 2 <= made < 400
+    assert made == several._updates_made(job.out)  # nothing that was done is lost
+    assert "Traceback" not in (tmp_path / "study" / "beside" / "runs_without_packets.log").read_text()
 
 
 def test_finished_runs_of_other_settings_are_refused(settings: Make, tmp_path: Path) -> None:

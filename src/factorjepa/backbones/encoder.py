@@ -115,6 +115,8 @@ class Encoder(nn.Module):
         """Blocks `first` and up; the levels tapped on the way come after those already in `outputs`."""
         if levels and tail is not None:
             raise BackboneError("encoder: a tail is of the last level alone; leave out levels=True, or tail")
+        if tail is not None and not 0 < tail <= x.shape[1]:
+            raise BackboneError(f"encoder: there are {x.shape[1]} tokens, not the last {tail}")
         taps = self.spec.taps if levels else self.spec.taps[-1:]
         for number in range(first, self.spec.depth):
             frozen = number < self.frozen_blocks

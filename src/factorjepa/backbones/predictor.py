@@ -96,10 +96,9 @@ class Predictor(nn.Module):
         tubelets, rows, columns = grid or (1 if image else self.spec.tubelets, *self.spec.grid)
         index = torch.cat((context_index, target_index), dim=1)
         rotary = self.rotary(tubelets, rows, columns, like=x, index=index)
-        *blocks, last = self.predictor_blocks
-        for block in blocks:
-            x = run_block(block, x, rotary, self.recompute)
-        x = run_block(last, x, rotary, self.recompute, target_index.shape[1] if targets_alone else None)
+        for number, block in enumerate(self.predictor_blocks, start=1):
+            alone = targets_alone and number == len(self.predictor_blocks)
+            x = run_block(block, x, rotary, self.recompute, target_index.shape[1] if alone else None)
         return cast(Tensor, self.predictor_norm(x))
 
     def _levels_read(self, context: Tensor) -> Tensor:

@@ -28,12 +28,22 @@ PROTOCOL = (
 _NAMED = 4  # methods, before they are counted
 
 
-def cautions(material: Material) -> list[str]:
-    """Why this sample may be too small to say anything; empty for one that is not.
+class Caution(str):
+    """What is said, and then who has what: a page may fold the second."""
 
-    The first sentence of each says what it is about: a page may fold the rest.
-    """
-    scores, said = material.scores, []
+    said: str
+    who: str
+
+    def __new__(cls, said: str, who: str) -> Caution:
+        made = super().__new__(cls, f"{said} {who}")
+        made.said, made.who = said, who
+        return made
+
+
+def cautions(material: Material) -> list[str]:
+    """Why this sample may be too small to say anything; empty for one that is not."""
+    scores = material.scores
+    said: list[str] = []
     cities, sources, clips = (len(scores.values(name)) for name in ("city", "source", "clip_id"))
     if cities == 1:
         said.append("All clips come from one city: nothing is decided, because nothing is known about another one.")
@@ -103,7 +113,7 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     without = _without(material, tuned)
     fewer = f"; {without}, and so had fewer tries" if without else ""
-    said = (
+    said: list[str] = (
         [f"Tuned{where}: validation clips chose {listed(tuned)} for each method, from the same values{fewer}."]
         if tuned
         else []
@@ -111,7 +121,8 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
     if differences:
         who = "; ".join(f"{key}: {values}" for key, values in differences.items())
         settings = listed(list(differences))
-        said.append(f"Unequal training{where}, in {settings}: differences between methods may come from it. {who}.")
+        about = f"Unequal training{where}, in {settings}: differences between methods may come from it."
+        said.append(Caution(about, f"{who}."))
     return said + _unequal_size(material, backbone, where)
 
 
@@ -137,8 +148,8 @@ def closed_pathways(material: Material, backbone: str) -> list[str]:
     )
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     lacks = f" Not recorded: {_few(unknown)}." if unknown else ""
-    said = f"Pathways that had closed by the end of training{where}: such a model is its own control there. {named}."
-    return [f"{said}{lacks}"]
+    said = f"Pathways that had closed by the end of training{where}: such a model is its own control there."
+    return [Caution(said, f"{named}.{lacks}")]
 
 
 def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:
@@ -156,7 +167,8 @@ def _unequal_size(material: Material, backbone: str, where: str) -> list[str]:
         by_size.setdefault(f"{size / 1e6:.2f} M", []).append(title)
     named = ", ".join(f"{size} ({_few(titles)})" for size, titles in by_size.items())
     more = max(sizes.values()) / min(sizes.values()) - 1
-    return [f"Unequal size{where}: the largest trains {more:.0%} more parameters than the smallest. {named}."]
+    about = f"Unequal size{where}: the largest trains {more:.0%} more parameters than the smallest."
+    return [Caution(about, f"{named}.")]
 
 
 def differing(material: Material, backbone: str, a: str, b: str) -> str:

@@ -14,7 +14,7 @@ from ..statistics.verdict import LEAST_CITIES, verdict
 from . import decoded, figures, tables
 from .answers import Answer, answers
 from .cards import cards, example_views
-from .cautions import cautions, near_chance
+from .cautions import Caution, cautions, near_chance
 from .explaining import explained_section
 from .markup import Markup, coded, joined, tag, text
 from .material import Material, arranged
@@ -88,11 +88,10 @@ def _top(material: Material) -> Markup:
 
 
 def _folded(caution: str) -> Markup:
-    """Its first sentence; a long rest is there for who asks."""
-    if len(caution) <= _LONG:
+    """What it is about; a long list of who has what is there for who asks."""
+    if not isinstance(caution, Caution) or len(caution) <= _LONG:
         return text(caution)
-    first, _, rest = caution.partition(". ")
-    return joined(f"{first}.", tag("details", tag("summary", "Who has what"), rest))
+    return joined(caution.said, tag("details", tag("summary", "Who has what"), caution.who))
 
 
 def _amount(count: int, one: str, several: str) -> tuple[str, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from ..corpus.windows import refuse_short
 from ..engines import Engine, Processes, in_order
 from ..errors import FactorJEPAError, TeacherError
 from ..storage import only_writer, remove_partials
+from ..workers import granted_cores
 from .cache import (
     HEADER,
     PROJECTIONS,
@@ -231,7 +231,7 @@ def _run(
 def default_workers(settings: TeacherSettings) -> int:
     """All cores, but one process where a GPU does the looking: it would hold the network once per process."""
     on_gpu = settings.features.kind != "classical" and torch.cuda.is_available()
-    return 1 if on_gpu else os.cpu_count() or 1
+    return 1 if on_gpu else granted_cores()
 
 
 def _work(order: _Order) -> Packet:

@@ -166,10 +166,10 @@ def _train(job: Job, device: str) -> None:
 
     _alone = engine
     try:
-        finished = engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
+        engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
     finally:
         _alone = None
-    if finished.stopped and _stop is None:  # a worker is not asked: whoever set its event knows
+    if engine.told_to_stop and _stop is None:  # whatever it was doing; of a worker, whoever set its event knows
         raise KeyboardInterrupt
 
 

@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from ..study import StudySettings
 
 FOLDER = "beside"
-RUNS, DECODER = "runs without packets", "decoder"
+RUNS, DRAWER = "runs without packets", "decoder"  # the parts
+_STOPPED = 128 + signal.SIGTERM  # how a part ends that was told to
 Part = Callable[["StudySettings", Path], object]
 
 
@@ -42,8 +44,11 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
             process.start()
         yield
         if RUNS in processes and processes[RUNS].is_alive():
-            _say(f"{RUNS}: they are saved, and go on beside the others ({_log(out, RUNS)} says how far they are)")
-            _stop([processes.pop(RUNS)])
+            runs = processes[RUNS]
+            _stop([runs])
+            if runs.exitcode in (_STOPPED, -signal.SIGTERM):  # the second: before it had begun
+                del processes[RUNS]
+                _say(f"{RUNS}: those that are not finished go on beside the others ({_log(out, RUNS)} says how far)")
         for name, process in processes.items():
             if process.is_alive():
                 _say(f"waiting for what runs beside the teacher: {name} ({_log(out, name)} says how far it is)")
@@ -81,16 +86,14 @@ def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: 
     """In the process: its words go to a file, and Ctrl-C, which reaches it too, is left to the parent."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupt)
+    from ..training.several import interrupt  # takes seconds; until then a signal ends the process, and nothing is lost
+
+    signal.signal(signal.SIGTERM, lambda number, frame: interrupt())
     carry_out(line)
     with log.open("ab", buffering=0) as opened:
         os.dup2(opened.fileno(), 1)
         os.dup2(opened.fileno(), 2)
-    with contextlib.suppress(KeyboardInterrupt):  # who sent the signal knows
+    try:
         part(settings, out)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    from ..training.several import interrupt
-
-    interrupt()
+    except KeyboardInterrupt:
+        sys.exit(_STOPPED)

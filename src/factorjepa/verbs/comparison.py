@@ -109,11 +109,12 @@ def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iter
     for ladder in LADDERS:
         rows = [row for row in found.explained(ladder) if row.backbone == backbone]
         if worth_showing(rows, ladder):
-            again = standing_in(rows)  # in the CSV of all
+            again = standing_in(rows)
             rows = [row for row in rows if row.step not in again]
             asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
             said = "Steps that change one thing, besides what was tuned; positive is a gain; exploratory"
-            yield _steps(rows, f"{backbone}: {asked} {said}", titles)
+            more = f". {counted(len(again), 'step')} with variants in their place: {ladder.name}.csv" if again else ""
+            yield _steps(rows, f"{backbone}: {asked} {said}{more}", titles)
 
 
 def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Table:

@@ -19,7 +19,8 @@ from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.config import preset_folder, resolve
 from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.splits import Split
-from factorjepa.errors import BackboneError, ConfigError, TrainingError
+from factorjepa.errors import BackboneError, ConfigError, StorageError, TrainingError
+from factorjepa.storage import only_writer
 from factorjepa.study import STAGES, StudySettings
 from factorjepa.verbs.beside import RUNS, beside_the_teacher
 from factorjepa.verbs.study import _beside, run_study
@@ -141,6 +142,24 @@ def test_only_what_wanted_stages_need_is_made_beside_the_teacher() -> None:
     assert not _beside(study("methods=[frozen,factorjepa]", "decoder=train"), STAGES)
 
 
+def test_streets_that_nothing_could_be_concluded_from_are_refused_before_they_are_simulated(tmp_path: Path) -> None:
+    few = study("clips=40", "clips_per_source=5", "shares=[0.8, 0.1, 0.1]")
+    with pytest.raises(ConfigError, match=r"fewer than two sources.*clips=\d+ gives them two"):
+        run_study(few, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+    with pytest.raises(ConfigError) as told:
+        few.check_plan()
+    enough = str(told.value).partition("clips=")[2].partition(" ")[0]
+    study(f"clips={enough}", "clips_per_source=5", "shares=[0.8, 0.1, 0.1]").check_plan()
+    for preset in ("demo", "study"):
+        study(preset=preset).check_plan()
+
+
+def test_a_folder_takes_one_study_at_a_time(tmp_path: Path) -> None:
+    with only_writer(tmp_path, "testing"), pytest.raises(StorageError, match="putting a study into it"):
+        run_study(study(), tmp_path)
+
+
 def for_ever(settings: StudySettings, out: Path) -> None:
     (out / "began").touch()
     try:
@@ -158,7 +177,7 @@ def test_runs_do_not_keep_the_study_waiting_when_the_teacher_is_done(
             time.sleep(0.05)
     assert (tmp_path / "saved").exists()
     said = " ".join(capsys.readouterr().err.split())
-    assert "those that are not finished go on beside the others" in said
+    assert "saved, and going on beside the others" in said
     assert "a later stage goes on" not in said
     assert "Traceback" not in (tmp_path / "beside" / "runs_without_packets.log").read_text()
 
@@ -177,7 +196,7 @@ def test_runs_that_cannot_be_saved_are_not_said_to_go_on(tmp_path: Path, capsys:
             time.sleep(0.05)
     said = " ".join(capsys.readouterr().err.split())
     assert "not finished" in said
-    assert "go on beside the others" not in said
+    assert "going on beside the others" not in said
 
 
 WAITING = """

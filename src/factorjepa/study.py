@@ -16,6 +16,7 @@ from .adaptation.reference import FULL
 from .backbones.packaged import packaged_weights
 from .config import Settings, resolve
 from .corpus.access import Corpus
+from .corpus.simulated import enough_clips, planned, sources_of
 from .corpus.splits import Split
 from .corpus.windows import WindowSpec
 from .diagnostics.settings import EvaluateSettings
@@ -132,6 +133,18 @@ class StudySettings(Settings):
             raise ConfigError(
                 f"{corpus}: its {self.split} clips come from one source, from which nothing can be said about another. "
                 "Take a corpus of more sources (clips, clips_per_source, shares), or stop with --until evaluate"
+            )
+
+    def check_plan(self) -> None:
+        """Refuse streets that are still to be simulated, and that nothing could be concluded from."""
+        world = resolve(WorldSettings, self.world, self.street)
+        plan = planned(world, self.world_seed, self.clips, self.clips_per_source, self.shares)
+        if sources_of(plan)[Split(self.split)] < 2:
+            enough = enough_clips(plan, Split(self.split))
+            more = f"clips={enough} gives them two" if enough else "set more clips, or other shares"
+            raise ConfigError(
+                f"clips: {self.clips} in streets of {self.clips_per_source} leave the {self.split} clips fewer than "
+                f"two sources, from which nothing can be said about another. {more}; or stop with --until evaluate"
             )
 
     def _check_variants(self, jobs: Sequence[TrainSettings]) -> None:

@@ -65,7 +65,7 @@ def _showing(
     def since_start(done: int) -> int:
         """What was done here: the first report comes after one thing, and a resumed job had done the others before."""
         nonlocal start
-        if start is None:
+        if start is None or done <= start:  # fewer than before: a run has gone back to its last checkpoint
             start = max(0, done - 1)
         return done - start
 

@@ -14,6 +14,7 @@ from factorjepa.report.making import make_report
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.statistics.contrasts import PRESPECIFIED, extended
 from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, Explained, explained, standing_in
+from factorjepa.statistics.verdict import brief
 
 from .tables import FUTURE, SLOPE, rows_of, scores_of
 
@@ -180,3 +181,9 @@ def test_a_step_is_told_once_and_again_apart_where_a_variant_stands_in() -> None
         row("factorjepa_raw@slow", "auto_rgn"),
     ]  # fmt: skip
     assert standing_in(rows) == {"auto_rgn@long to factorjepa"}  # of RAW there is no other
+
+
+def test_a_decision_in_brief_keeps_that_it_is_unstable() -> None:
+    assert brief("not resolved: 8 cities vary too much, unstable") == "not resolved, unstable"
+    assert brief("not resolved: 8 cities vary too much") == "not resolved"
+    assert brief("better, unstable") == "better, unstable"

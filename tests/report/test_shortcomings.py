@@ -206,10 +206,10 @@ class TestTraining:
         assert any("at most 60 updates" in line for line in found)
 
     def test_pathways_that_closed_are_told(self) -> None:
-        assert "Pathways" not in self.of()
+        assert "had closed" not in self.of()
         said = self.of(factorjepa={"closed": ("pairs", "early pairs")}, factorjepa_raw={"closed": ("pairs",)})
         assert (
-            "Pathways that had closed by the end of training: such a model is its own control there. "
+            "Gates or edges had closed by the end of training: there such a model is its own control. "
             "pairs: FactorJEPA and FactorJEPA-RAW; early pairs: FactorJEPA." in said
         )
         scores = synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False)

@@ -13,6 +13,7 @@ import functools
 import json
 import multiprocessing
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -72,15 +73,32 @@ def choose_audit_cities(
     return tuple(sorted(cities[k] for k in order[:count]))
 
 
-def enough_clips(plan: SimulationPlan) -> int | None:
-    """So many clips, in whole streets, leave no split without any, all else as in `plan`; None where none do."""
+def planned(
+    world: WorldSettings, seed: int, clips: int, clips_per_source: int, shares: tuple[float, float, float]
+) -> SimulationPlan:
+    """Of a corpus with the audit cities that are chosen for it."""
+    cities = choose_audit_cities(world, seed, clips, clips_per_source)
+    return SimulationPlan(
+        seed=seed, clips=clips, clips_per_source=clips_per_source, shares=shares, world=world, audit_cities=cities
+    )
+
+
+def enough_clips(plan: SimulationPlan, compared: Split | None = None) -> int | None:
+    """So many clips, in whole streets, leave no split without any, all else as in `plan`; None where none do.
+
+    The split that is `compared` gets two sources.
+    """
     for sources in range(-(-plan.clips // plan.clips_per_source), _MOST_SOURCES):
-        clips = sources * plan.clips_per_source
-        cities = choose_audit_cities(plan.world, plan.seed, clips, plan.clips_per_source)
-        more = plan.model_copy(update={"clips": clips, "audit_cities": cities})
-        if not without_clips(plan, splits_of(more, more.specs()).values()):
-            return clips
+        more = planned(plan.world, plan.seed, sources * plan.clips_per_source, plan.clips_per_source, plan.shares)
+        given = sources_of(more)
+        if not without_clips(plan, given) and (compared is None or given[compared] > 1):
+            return more.clips
     return None
+
+
+def sources_of(plan: SimulationPlan) -> Counter[Split]:
+    """How many each split gets."""
+    return Counter(splits_of(plan, plan.specs()).values())
 
 
 def without_clips(plan: SimulationPlan, given: Iterable[Split]) -> list[Split]:

@@ -148,7 +148,7 @@ def closed_pathways(material: Material, backbone: str) -> list[str]:
     )
     where = f" on {backbone}" if len(material.backbones) > 1 else ""
     lacks = f" Not recorded: {_few(unknown)}." if unknown else ""
-    said = f"Pathways that had closed by the end of training{where}: such a model is its own control there."
+    said = f"Gates or edges had closed by the end of training{where}: there such a model is its own control."
     return [Caution(said, f"{named}.{lacks}")]
 
 

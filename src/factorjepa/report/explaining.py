@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, standing_in, worth_showing
-from ..statistics.verdict import BETTER, WORSE
+from ..statistics.verdict import BETTER, WORSE, brief
 from ..words import counted
 from .cautions import differing
 from .markup import Markup, joined, tag
@@ -15,11 +15,12 @@ from .numbers import NOTHING, decimals, interval, number
 from .tables import Cell, table
 
 _SAID = (
-    "From one method to the other what a row names changes and nothing else, so a difference can be credited to it; "
-    "where their settings differ as well, because each was tuned, the row says in what, and the credit is shared. "
-    "Exploratory: "
+    "A row names all that changes from one method to the other, so that a difference can be credited to it. Where "
+    "their settings differ as well, because each was tuned, it says in what, and the credit is shared. Exploratory: "
     f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "
-    "interval over cities and no decision of its own."
+    "interval over cities and no decision of its own. \u201cChosen blocks\u201d: those train that Auto-RGN\u2019s "
+    "rule chooses, instead of the top ones; \u201cboth\u201d: object states enter early and late; "
+    "\u201c@word\u201d: the method with other settings."
 )
 
 
@@ -67,7 +68,7 @@ def _cell(row: Explained) -> Cell:
     if math.isnan(row.effect):
         return Cell(NOTHING, math.nan, hint="not measured")
     places = decimals(row.low, row.high, row.effect)
-    decision, _, why = row.decision.partition(":")
+    decision, why = brief(row.decision), row.decision.partition(":")[2]
     shown = joined(
         number(row.effect, places, sign=True),
         tag("small", interval(row.low, row.high, places, sign=True)),

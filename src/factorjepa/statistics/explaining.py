@@ -177,7 +177,7 @@ class Ladder:
     name: str
     heading: str
     steps: tuple[Step, ...]
-    variants: bool = False  # begins with what other settings change
+    variants: bool = False  # ends with what other settings change
 
 
 LADDERS = (
@@ -238,7 +238,7 @@ def explained(contrasts: Sequence[ContrastRow], backbone: str, ladder: Ladder = 
     methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
     changed = variant_steps(methods) if ladder.variants else []
     found = []
-    for step in [*changed, *with_variants(ladder.steps, methods)]:
+    for step in [*with_variants(ladder.steps, methods), *changed]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]
         if any(math.isfinite(row.effect) for row in rows):
             found += rows

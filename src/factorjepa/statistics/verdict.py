@@ -54,6 +54,12 @@ def stated(row: ContrastRow) -> str:
     return row.decision if row.stable or row.decision.startswith(UNTESTABLE) else f"{row.decision}, unstable"
 
 
+def brief(said: str) -> str:
+    """What `stated` says, without the reason: `not resolved: 8 cities vary too much, unstable` is two words."""
+    decision, _, why = said.partition(":")
+    return f"{decision}, unstable" if why.endswith(", unstable") else decision
+
+
 def words(row: ContrastRow) -> str:
     """`better (Holm-adjusted p = 0.0020)`; p is the larger of the two that a decision needs."""
     if row.decision.startswith(UNTESTABLE):

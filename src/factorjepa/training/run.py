@@ -215,7 +215,13 @@ class RunDirectory:
             )
         return step
 
-    def refuse_other(self, config: str, layout: Sequence[str], defaults: Mapping[str, Any] | None = None) -> None:
+    def refuse_other(
+        self,
+        config: str,
+        layout: Sequence[str],
+        defaults: Mapping[str, Any] | None = None,
+        advice: str = f"Leave the settings out to resume with those in {CONFIG}, or start a new run in another folder",
+    ) -> None:
         """`defaults` are those of settings that a run of an earlier version may not have."""
         before, now = {**(defaults or {}), **yaml.safe_load(self.config)}, yaml.safe_load(config)
         changed = [key for key in before | now if before.get(key) != now.get(key) and key not in layout]
@@ -224,8 +230,7 @@ class RunDirectory:
         was, is_now = ("; ".join(f"{key}: {one[key]}" for key in changed if key in one) for one in (before, now))
         raise TrainingError(
             f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
-            f"{is_now or 'fewer settings'}. Leave the settings out to resume with those in {CONFIG}, or start a new "
-            "run in another folder"
+            f"{is_now or 'fewer settings'}. {advice}"
         )
 
 

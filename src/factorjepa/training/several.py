@@ -52,6 +52,15 @@ class Job:
         return bool(steps) and steps[-1] == self.updates
 
 
+def refuse_others(jobs: Sequence[Job]) -> None:
+    """Runs that are there with other settings than those that are asked for."""
+    for job in jobs:
+        run = RunDirectory(job.out)
+        if run.steps():
+            advice = "Ask for those again to go on, or give this study a folder of its own"
+            run.refuse_other(dump(job.settings), LAYOUT, defaults(TrainSettings), advice)
+
+
 def train_all(
     jobs: Sequence[Job], device: torch.device, workers: int, progress: Callable[[int, int], object] | None = None
 ) -> None:
@@ -65,10 +74,7 @@ def train_all(
             progress(made, total)
         told = made
 
-    for job in jobs:
-        run = RunDirectory(job.out)
-        if run.steps():
-            run.refuse_other(dump(job.settings), LAYOUT, defaults(TrainSettings))
+    refuse_others(jobs)
     for made_from_others in (False, True):  # WiSE-FT is made from finished runs
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
         beside = workers

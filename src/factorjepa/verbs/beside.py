@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,8 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
         for name, part in parts.items()
     }
     try:
-        for process in processes.values():
+        for name, process in processes.items():
+            _log(out, name).touch()
             process.start()
         yield
         if RUNS in processes and processes[RUNS].is_alive():
@@ -48,7 +49,7 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
             _stop([runs])
             if runs.exitcode in (_STOPPED, -signal.SIGTERM):  # the second: before it had begun
                 del processes[RUNS]
-                _say(f"{RUNS}: those that are not finished go on beside the others ({_log(out, RUNS)} says how far)")
+                _say(f"{RUNS}: saved, and going on beside the others ({_log(out, RUNS)} says how far they are)")
         for name, process in processes.items():
             if process.is_alive():
                 _say(f"waiting for what runs beside the teacher: {name} ({_log(out, name)} says how far it is)")
@@ -56,7 +57,10 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
             if process.exitcode:
                 _say(f"{name}, beside the teacher: not finished, {_log(out, name)} says why; a later stage goes on")
     except BaseException:
-        _stop([process for process in processes.values() if process.pid is not None])
+        begun = [process for process in processes.values() if process.pid is not None]
+        if any(process.is_alive() for process in begun):
+            _say("stopping: what runs beside the teacher saves first; interrupt again to end it at once")
+        _stop(begun)
         raise
 
 
@@ -75,11 +79,16 @@ def _log(out: Path, name: str) -> Path:
     return out / FOLDER / f"{name.replace(' ', '_')}.log"
 
 
-def _stop(processes: list[BaseProcess]) -> None:
+def _stop(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
         process.terminate()  # runs finish their update and save; what a decoder saved last is what it goes on from
-    for process in processes:
-        process.join()
+    try:
+        for process in processes:
+            process.join()
+    except BaseException:  # interrupted again
+        for process in processes:
+            process.kill()
+        raise
 
 
 def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: str) -> None:

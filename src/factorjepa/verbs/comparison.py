@@ -121,6 +121,7 @@ def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Tab
     from math import isnan
 
     from ..statistics.explaining import AREA, COLUMNS
+    from ..statistics.verdict import brief
 
     table = _table(title)
     table.add_column("what changes", max_width=30)
@@ -130,7 +131,7 @@ def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Tab
     for step in dict.fromkeys(row.step for row in rows):
         cells = []
         for row in (row for row in rows if row.step == step):
-            decision = row.decision.partition(":")[0]
+            decision = brief(row.decision)
             said = f"{row.effect:+.4f}\n[dim]{row.low:+.4f} {row.high:+.4f}[/]" + (f"\n{decision}" if decision else "")
             cells.append("" if isnan(row.effect) else said)
         table.add_row(escape(step), *cells)

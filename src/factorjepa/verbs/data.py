@@ -31,20 +31,11 @@ def simulate(
     """
     from .. import commands
     from ..config import resolve
-    from ..corpus.simulated import (
-        SimulationPlan,
-        choose_audit_cities,
-        enough_clips,
-        simulate_corpus,
-        without_clips,
-    )
+    from ..corpus.simulated import enough_clips, planned, simulate_corpus, sources_of, without_clips
+    from ..corpus.splits import Split
     from ..world import WorldSettings
 
-    world = resolve(WorldSettings, preset, overrides or [])
-    cities = choose_audit_cities(world, seed, clips, clips_per_source)
-    plan = SimulationPlan(
-        seed=seed, clips=clips, clips_per_source=clips_per_source, shares=shares, world=world, audit_cities=cities
-    )
+    plan = planned(resolve(WorldSettings, preset, overrides or []), seed, clips, clips_per_source, shares)
     repaired: list[str] = []
     with counting("simulate", "clip") as progress:
         manifest = simulate_corpus(out, plan, workers, progress, repaired.append)
@@ -63,6 +54,13 @@ def simulate(
         more = f"--clips {enough} gives each some" if enough else "more --clips, cities or larger --shares may"
         error_console.print(
             f"no clips for {', '.join(empty)}: whole sources go to one split, and audit takes whole cities. {more}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    elif sources_of(plan)[Split.TEST] == 1 and (enough := enough_clips(plan, Split.TEST)):
+        error_console.print(
+            "the test clips come from one source: they can be measured on, but nothing can be compared. "
+            f"--clips {enough} gives them two",
             highlight=False,
             soft_wrap=True,
         )

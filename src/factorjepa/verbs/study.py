@@ -77,11 +77,19 @@ def demo(
 
 def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path | None:
     """All stages up to `until`; the report's page, if it came to that."""
+    from ..storage import only_writer
+
+    with only_writer(out, "putting a study"):
+        return _run_study(settings, out, until)
+
+
+def _run_study(settings: StudySettings, out: Path, until: str) -> Path | None:
     import torch
 
     from ..errors import ConfigError
     from ..report.making import make_report
     from ..study import STAGES
+    from ..training.several import refuse_others
     from ..words import listed, nearest
 
     if until not in STAGES:
@@ -93,11 +101,15 @@ def run_study(settings: StudySettings, out: Path, until: str = "report") -> Path
     corpus, scores = settings.corpus(out), out / "scores"
     windows = out / "windows" if settings.windows else None
     jobs = settings.jobs(corpus, out / "runs", windows)
+    if not settings.tuning:  # else they are not known yet
+        refuse_others(jobs)
     runs, seeds = [job.out for job in jobs], ", ".join(map(str, settings.seeds))
     beside = settings.side_by_side or (1 if torch.cuda.is_available() else granted_cores())
     left_out = {"simulate": settings.data is not None, "tune": not settings.tuning}
     stages = [stage for stage in STAGES if not left_out.get(stage)]
     wanted = [stage for stage in stages if STAGES.index(stage) <= STAGES.index(until)]
+    if "simulate" in wanted and "compare" in wanted:
+        settings.check_plan()
     for number, stage in enumerate(wanted, start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",

@@ -16,7 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from factorjepa.errors import StorageError
-from factorjepa.storage import atomic_path, in_turn, inside, only_writer, remove_partials, write_atomic, write_text
+from factorjepa.storage import (
+    atomic_path,
+    in_turn,
+    inside,
+    only_writer,
+    refuse_unwritable,
+    remove_partials,
+    write_atomic,
+    write_text,
+)
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -287,3 +296,11 @@ class TestInTurn:
     def test_a_folder_that_is_not_there_is_an_error_in_words(self, tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="missing"), in_turn(tmp_path / "missing", "study", lambda: None):
             pass
+
+
+def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    refuse_unwritable(tmp_path / "new" / "folder")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file"):
+        refuse_unwritable(tmp_path / "file" / "folder")

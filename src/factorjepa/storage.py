@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -144,6 +145,16 @@ def _remove_empty(folder: Path, new: list[Path]) -> None:
             (folder / _LOCK).unlink()
             for one in new:  # the innermost first
                 one.rmdir()
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """An error before the work if its results could not be written there; nothing is left behind."""
+    place = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise storage_error(folder, error) from error
 
 
 def refuse_busy(folder: Path, doing: str) -> None:

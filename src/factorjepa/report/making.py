@@ -30,7 +30,7 @@ from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
 from ..statistics.strata import strata_in, stratified, unmeasured
 from ..statistics.verdict import RULE
-from ..storage import write_text
+from ..storage import refuse_unwritable, write_text
 from ..training.tuning import TUNING, Tried, read_tried
 from .curves import Run
 from .decoded import SCORES, read_futures, refuse_other_clips
@@ -68,6 +68,8 @@ def make_report(
     scores = Scores.read(out)
     if not len(scores):
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
+    folder = to or Path(out) / REPORT
+    refuse_unwritable(folder)
     corpus = data or corpus_of(scores)
     comparison, compared, notes = _comparison(out, scores, corpus, settings, progress)
     folders = _run_folders(out, runs)
@@ -87,7 +89,6 @@ def make_report(
         decoded=decoded, data=_statement(corpus, required=data is not None),
         steps=steps_of(scores, comparison, corpus), notes=notes,
     )  # fmt: skip
-    folder = to or Path(out) / REPORT
     text = page(material)
     comparison.write(folder / TABLES)
     write_text(folder / TABLES / "cities.csv", _cities(material))

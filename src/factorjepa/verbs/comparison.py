@@ -55,8 +55,11 @@ def compare(
     from ..statistics import CompareSettings
     from ..statistics import compare as run
     from ..statistics.strata import strata_in, stratified, unmeasured
+    from ..storage import refuse_unwritable
 
     joined = Scores.joined([Scores.read(path) for path in scores])
+    out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
+    refuse_unwritable(out)
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
     settings = CompareSettings(
         replicates, seed, common=common, mixed="primary" if mixed else "none", seed_variance=seed_variance
@@ -65,7 +68,6 @@ def compare(
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
     found.strata = stratified(joined, levels, settings)
     found.notes += unmeasured(levels, joined)
-    out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}
     for backbone in joined.values("backbone"):

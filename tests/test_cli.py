@@ -276,9 +276,8 @@ def test_a_device_that_is_not_there_is_said(command: Command, tmp_path: Path, na
 def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        os, "sched_getaffinity", lambda pid: {0}
-    )  # worker processes would take longer to start than to work
+    # Worker processes would take longer to start than to work.
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     small = {"dim": 48, "depth": 4, "heads": 2, "mlp_hidden": 96, "taps": (0, 1, 2, 3), "grid": (4, 4),
              "predictor_dim": 48, "predictor_depth": 2, "predictor_heads": 2}  # fmt: skip
     save(build("nano", **small), tmp_path / "small.safetensors")

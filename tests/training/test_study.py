@@ -23,9 +23,8 @@ from factorjepa.verbs.study import run_study
 def test_misaligned_targets_train_in_a_study_on_packets_of_a_second_window(
     tiny: Path, settings: Callable[..., TrainSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        os, "sched_getaffinity", lambda pid: {0}
-    )  # worker processes would take longer to start than to work
+    # Worker processes would take longer to start than to work.
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     corpus = shutil.copytree(tiny / "corpus", tmp_path / "corpus")
     own = settings(updates=1)
     training = own.model_dump(exclude={"data", "method", "seed"}, exclude_unset=True)
@@ -34,7 +33,7 @@ def test_misaligned_targets_train_in_a_study_on_packets_of_a_second_window(
         split="validation", windows=False, side_by_side=1,
     )  # fmt: skip
     run_study(asked, tmp_path / "study", until="train")
-    assert [path.name for path in (tmp_path / "study").iterdir()] == ["runs"], "nothing was simulated"
+    assert [path.name for path in (tmp_path / "study").glob("[!.]*")] == ["runs"], "nothing was simulated"
     assert RunDirectory(tmp_path / "study" / "runs" / "misaligned_targets-17").steps()[-1] == 1
     cache = PacketCache.open(corpus / "targets")
     assert [split for split in Split if cache.has(split, 1)] == [Split.TRAIN]

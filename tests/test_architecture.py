@@ -24,7 +24,7 @@ STAGE = {
 }  # fmt: skip
 HELPERS = {
     "", "config", "errors", "storage", "seeding", "video", "terminal", "environment", "pixels", "words", "workers",
-    "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing", "engines",
+    "signals", "runlengths", "scores", "examples", "peers", "transfer", "detectors", "commands", "missing", "engines",
     "decoded", "sharing",
 }  # fmt: skip
 TOP = {"cli", "verbs", "study", "__main__"}

@@ -22,7 +22,7 @@ from factorjepa.corpus.splits import Split
 from factorjepa.errors import BackboneError, ConfigError, StorageError, TrainingError
 from factorjepa.storage import only_writer
 from factorjepa.study import STAGES, StudySettings
-from factorjepa.verbs.beside import RUNS, beside_the_teacher
+from factorjepa.verbs.beside import RUNS_PART, beside_the_teacher
 from factorjepa.verbs.study import _beside, run_study
 
 
@@ -172,7 +172,7 @@ def for_ever(settings: StudySettings, out: Path) -> None:
 def test_runs_do_not_keep_the_study_waiting_when_the_teacher_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS: for_ever}):
+    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS_PART: for_ever}):
         while not (tmp_path / "began").exists():
             time.sleep(0.05)
     assert (tmp_path / "saved").exists()
@@ -191,7 +191,7 @@ def failing(settings: StudySettings, out: Path) -> None:
 
 
 def test_runs_that_cannot_be_saved_are_not_said_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS: failing}):
+    with beside_the_teacher(resolve(StudySettings, "demo"), tmp_path, {RUNS_PART: failing}):
         while not (tmp_path / "began").exists():
             time.sleep(0.05)
     said = " ".join(capsys.readouterr().err.split())

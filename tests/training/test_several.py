@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from factorjepa.training import several
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.settings import TrainSettings
 from factorjepa.training.several import Job, side_by_side, train_all
-from factorjepa.verbs.beside import RUNS, beside_the_teacher
+from factorjepa.verbs.beside import RUNS_PART, beside_the_teacher
 
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
@@ -41,53 +41,40 @@ def test_a_run_that_is_told_to_stop_saves_first_and_goes_on_later(
     assert job.done
 
 
-def test_a_signal_lets_the_run_of_this_process_save_before_it_ends(
-    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [Job(settings(method="auto_rgn", updates=3, save_every=3), tmp_path / name) for name in ("run", "next")]
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
-    def told(made: int, total: int) -> None:
-        raise AssertionError("no run was finished")
 
-    before = signal.signal(signal.SIGTERM, lambda number, frame: several.interrupt())
-    look = several.Engine._settle
-
-    def at_the_first_update(engine: Any, progress: Any) -> None:
-        look(engine, progress)
-        if engine.step == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(several.Engine, "_settle", at_the_first_update)
-    with pytest.raises(KeyboardInterrupt):
-        train_all(jobs, CPU, workers=1, progress=told)
-    monkeypatch.undo()
-    assert RunDirectory(jobs[0].out).steps()[-1] in (1, 2)
-    assert not RunDirectory(jobs[1].out).steps()
-    with pytest.raises(KeyboardInterrupt):  # nothing is trained here now
-        os.kill(os.getpid(), signal.SIGTERM)
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that a signal interrupts, as the command line sees to."""
+    before = signal.signal(signal.SIGTERM, _interrupted)
+    yield
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("method", ["auto_rgn", "frozen"])
+def test_a_signal_lets_the_run_of_this_process_save_and_ends_those_after_it(
+    method: str, settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even a frozen one, which is validated and has no update to stop at."""
+    own = {"updates": 3, "save_every": 3}
+    jobs = [Job(settings(method=name, **own), tmp_path / number) for number, name in (("1", method), ("2", "auto_rgn"))]
+    validate = several.Engine._validate
+
+    def interrupted(engine: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        validate(engine)
+
+    monkeypatch.setattr(several.Engine, "_validate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_all(jobs, CPU, workers=1)
+    monkeypatch.undo()
+    assert RunDirectory(jobs[0].out).steps()[-1] == (0 if method == "frozen" else 1)
+    assert not jobs[1].out.exists()
     train_all(jobs, CPU, workers=1)
     assert all(job.done for job in jobs)
-
-
-def test_a_signal_is_heard_even_where_a_run_has_nothing_to_stop(
-    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While a frozen model is validated, or in a run's last update: the runs after it do not begin."""
-    for first in (settings(method="frozen"), settings(method="auto_rgn", updates=1)):
-        jobs = [Job(first, tmp_path / first.method), Job(settings(method="auto_rgn", updates=1), tmp_path / "next")]
-        validate = several.Engine._validate
-
-        def in_the_last_one(engine: Any, validate: Any = validate) -> None:
-            validate(engine)
-            several.interrupt()
-
-        monkeypatch.setattr(several.Engine, "_validate", in_the_last_one)
-        with pytest.raises(KeyboardInterrupt):
-            train_all(jobs, CPU, workers=1)
-        monkeypatch.undo()
-        assert jobs[0].out.is_dir()
-        assert not jobs[1].out.exists()
 
 
 def _train_beside(job: Job, settings: StudySettings, out: Path) -> None:
@@ -97,7 +84,7 @@ def _train_beside(job: Job, settings: StudySettings, out: Path) -> None:
 def test_runs_beside_the_teacher_are_handed_on_saved(settings: Make, tmp_path: Path) -> None:
     job = Job(settings(method="auto_rgn", updates=400, save_every=400), tmp_path / "run")
     study = resolve(StudySettings, "demo")
-    with beside_the_teacher(study, tmp_path / "study", {RUNS: functools.partial(_train_beside, job)}):
+    with beside_the_teacher(study, tmp_path / "study", {RUNS_PART: functools.partial(_train_beside, job)}):
         while several._updates_made(job.out) < 2:
             time.sleep(0.05)
     made = RunDirectory(job.out).steps()[-1]

@@ -147,11 +147,6 @@ class Engine:
     def stop(self) -> None:
         self._stopped = True
 
-    @property
-    def told_to_stop(self) -> bool:
-        """Even if there was nothing left to do."""
-        return self._stopped
-
     def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object] | None = None) -> Finished:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`."""
         settings, self._name = self.settings, out.name

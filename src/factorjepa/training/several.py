@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import multiprocessing
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -24,6 +25,7 @@ from ..commands import carry_out, command
 from ..config import defaults, dump
 from ..errors import TrainingError
 from ..sharing import shared_gpu
+from ..signals import stopping
 from ..words import counted
 from ..workers import begin_worker, single_threaded
 from .engine import Engine
@@ -142,14 +144,6 @@ def side_by_side(
 
 
 _stop: Event | None = None  # of a worker: set when all are to save and end
-_alone: Engine | None = None  # of the run that this process trains itself
-
-
-def interrupt() -> None:
-    """For a signal handler: raises KeyboardInterrupt, but lets a run of this process finish its update and save."""
-    if _alone is None:
-        raise KeyboardInterrupt
-    _alone.stop()
 
 
 def _begin(line: str, stop: Event) -> None:
@@ -161,7 +155,6 @@ def _begin(line: str, stop: Event) -> None:
 
 
 def _train(job: Job, device: str) -> None:
-    global _alone
     gc.collect()
     torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
     engine = Engine(job.settings, torch.device(device))
@@ -170,13 +163,10 @@ def _train(job: Job, device: str) -> None:
         if _stop is not None and _stop.is_set():
             engine.stop()
 
-    _alone = engine
-    try:
+    with stopping(engine.stop) as heard:
         engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
-    finally:
-        _alone = None
-    if engine.told_to_stop and _stop is None:  # whatever it was doing; of a worker, whoever set its event knows
-        raise KeyboardInterrupt
+    if heard:  # it was meant for the runs after this one too
+        signal.raise_signal(heard[0])
 
 
 def _no_room(error: RuntimeError) -> bool:

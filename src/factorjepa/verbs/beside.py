@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..study import StudySettings
 
 FOLDER = "beside"
-RUNS, DRAWER = "runs without packets", "decoder"  # the parts
+RUNS_PART, DECODER_PART = "runs without packets", "decoder"
 _STOPPED = 128 + signal.SIGTERM  # how a part ends that was told to
 Part = Callable[["StudySettings", Path], object]
 
@@ -44,12 +44,14 @@ def beside_the_teacher(settings: StudySettings, out: Path, parts: dict[str, Part
             _log(out, name).touch()
             process.start()
         yield
-        if RUNS in processes and processes[RUNS].is_alive():
-            runs = processes[RUNS]
+        if RUNS_PART in processes and processes[RUNS_PART].is_alive():
+            runs = processes[RUNS_PART]
             _stop([runs])
             if runs.exitcode in (_STOPPED, -signal.SIGTERM):  # the second: before it had begun
-                del processes[RUNS]
-                _say(f"{RUNS}: saved, and going on beside the others ({_log(out, RUNS)} says how far they are)")
+                del processes[RUNS_PART]
+                _say(
+                    f"{RUNS_PART}: saved, and going on beside the others ({_log(out, RUNS_PART)} says how far they are)"
+                )
         for name, process in processes.items():
             if process.is_alive():
                 _say(f"waiting for what runs beside the teacher: {name} ({_log(out, name)} says how far it is)")
@@ -95,9 +97,9 @@ def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: 
     """In the process: its words go to a file, and Ctrl-C, which reaches it too, is left to the parent."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from ..training.several import interrupt  # takes seconds; until then a signal ends the process, and nothing is lost
+    from ..training import several  # noqa: F401 - takes seconds, in which a signal may end the process: nothing is lost
 
-    signal.signal(signal.SIGTERM, lambda number, frame: interrupt())
+    signal.signal(signal.SIGTERM, _interrupt)
     carry_out(line)
     with log.open("ab", buffering=0) as opened:
         os.dup2(opened.fileno(), 1)
@@ -106,3 +108,7 @@ def _carry_out(part: Part, settings: StudySettings, out: Path, log: Path, line: 
         part(settings, out)
     except KeyboardInterrupt:
         sys.exit(_STOPPED)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

@@ -12,7 +12,7 @@ import typer
 
 from ..terminal import console, counting, error_console
 from ..workers import granted_cores
-from .beside import DRAWER, RUNS, Part, beside_the_teacher, packet_free
+from .beside import DECODER_PART, RUNS_PART, Part, beside_the_teacher, packet_free
 from .comparison import compare
 from .data import simulate
 from .decode import evaluate as decode_evaluate
@@ -170,9 +170,9 @@ def _beside(settings: StudySettings, wanted: Sequence[str]) -> dict[str, Part]:
     """What need not wait for the teacher, of the stages that are wanted."""
     parts: dict[str, Part] = {}
     if settings.beside_teacher and "train" in wanted and packet_free(settings):
-        parts[RUNS] = _train_packet_free
+        parts[RUNS_PART] = _train_packet_free
     if settings.beside_teacher and "decode" in wanted and settings.draws() == "train" and settings.methods_decoded():
-        parts[DRAWER] = _train_decoder
+        parts[DECODER_PART] = _train_decoder
     return parts
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..signals import quitting, stopping
 from ..terminal import console, counting, error_console
 from .devices import chosen_device
 
@@ -202,44 +200,6 @@ def budget(
         )
     if not all(row.within for row in rows):
         raise typer.Exit(1)
-
-
-@contextlib.contextmanager
-def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `handle` meanwhile."""
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def quitting() -> contextlib.AbstractContextManager[None]:
-    """Ctrl-C and SIGTERM end the process at once and without a word.
-
-    For the time before a run has begun: an exception would be raised in the middle of an import, and be printed.
-    """
-    return _handling(lambda number, frame: os._exit(128 + number))
-
-
-def stopping(stop: Callable[[], None], quiet: bool = False) -> contextlib.AbstractContextManager[None]:
-    """Ctrl-C and SIGTERM call `stop` instead of interrupting; a second one quits.
-
-    One that follows within a second is the same: torchrun passes on to its processes what the terminal sent them too.
-    """
-    first: list[float] = []
-
-    def asked(number: int, frame: object) -> None:
-        if first and time.monotonic() - first[0] > 1.0:
-            os._exit(128 + number)
-        if not first:
-            first.append(time.monotonic())
-            stop()
-            if not quiet:
-                error_console.print("stopping after this update; once more to stop at once", highlight=False)
-
-    return _handling(asked)
 
 
 @contextlib.contextmanager

@@ -163,7 +163,7 @@ def _train(job: Job, device: str) -> None:
         if _stop is not None and _stop.is_set():
             engine.stop()
 
-    with stopping(engine.stop) as heard:
+    with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
         engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
     if heard:  # it was meant for the runs after this one too
         signal.raise_signal(heard[0])

@@ -60,6 +60,19 @@ def test_joining_keeps_every_row() -> None:
     assert len(both) == 2
 
 
+def test_a_diagnostic_that_only_one_part_has_is_kept_and_one_that_they_define_differently_refused() -> None:
+    def of(method: str, *described: DiagnosticInfo) -> Scores:
+        rows = [row(method=method, diagnostic=one.name) for one in described]
+        return Scores.of_rows(rows, {one.name: one for one in described}, {"target": "abc"}, [])
+
+    cosine = dataclasses.replace(L1, name="motion_cosine")
+    both = Scores.joined([of("frozen", L1), of("lora", cosine, L1)])
+    assert both.diagnostics == {"future_l1": L1, "motion_cosine": cosine}
+    assert len(both) == 3
+    with pytest.raises(ScoresError, match="define motion_cosine differently"):
+        Scores.joined([both, of("dora", dataclasses.replace(cosine, formula="another"))])
+
+
 def test_the_same_score_twice_is_refused() -> None:
     with pytest.raises(ScoresError, match="two scores for the same thing"):
         scores(row(), row(value=0.6))

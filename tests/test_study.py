@@ -260,3 +260,14 @@ def test_tuning_leaves_a_variant_what_makes_it_one(tmp_path: Path) -> None:
 def test_variants_that_are_none_are_refused(words: list[str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         study(*words).check()
+
+
+def test_studies_that_share_a_folder_train_common_methods_alike() -> None:
+    def jobs(preset: str) -> dict[str, dict[str, object]]:
+        made = study(preset=preset)
+        return {job.out.name: job.settings.model_dump() for job in made.jobs(Path("data"), Path("runs"), None)}
+
+    chosen, ablations = jobs("chosen"), jobs("ablations")
+    common = chosen.keys() & ablations.keys()
+    assert {"frozen-17", "factorjepa_chosen-43"} < common
+    assert all(chosen[name] == ablations[name] for name in common)

@@ -174,9 +174,10 @@ class Scores:
     def joined(cls, parts: Sequence[Scores]) -> Scores:
         """One table of several; refused when they were measured with different evaluators or share a run.
 
-        Each backbone has a frozen encoder of its own (`encoder/<backbone>`): the table lists all of them.
+        Each backbone has a frozen encoder of its own (`encoder/<backbone>`): the table lists all of them. A diagnostic
+        that only some of them have is one without scores of the others' runs.
         """
-        first, evaluator = parts[0], dict(parts[0].evaluator)
+        evaluator, diagnostics = dict(parts[0].evaluator), dict(parts[0].diagnostics)
         for other in parts[1:]:
             different = sorted(
                 name
@@ -190,8 +191,12 @@ class Scores:
                     f"these scores were measured with different evaluators ({', '.join(different)}) and cannot be "
                     "compared: evaluate all runs with the same settings, corpus and version"
                 )
-            if first.diagnostics != other.diagnostics:
-                raise ScoresError("these scores define their diagnostics differently: evaluate all runs again")
+            shared = diagnostics.keys() & other.diagnostics.keys()
+            if unlike := sorted(name for name in shared if diagnostics[name] != other.diagnostics[name]):
+                raise ScoresError(
+                    f"these scores define {', '.join(unlike)} differently: evaluate all runs again, with one version"
+                )
+            diagnostics |= other.diagnostics
         known: set[tuple[str, str, int]] = set()
         for part in parts:
             if both := sorted(known & part.scored()):
@@ -204,7 +209,7 @@ class Scores:
             known |= part.scored()
         return cls._of_checked(
             pa.concat_tables([part.table for part in parts]),
-            first.diagnostics,
+            diagnostics,
             evaluator,
             [run for part in parts for run in part.runs],
         )

@@ -30,7 +30,7 @@ from ..storage import only_writer, remove_partials, write_text
 from ..training.restore import best_step, restore, settings_of
 from ..training.run import RunDirectory
 from ..training.settings import TrainSettings
-from ..words import AT, base_of
+from ..words import AT, base_of, listed
 from .asks import Answers, Subject
 from .diagnostic import ROLES, Diagnostic, Role
 from .evaluator import Conditions, Evaluator
@@ -348,7 +348,7 @@ def _refuse_other(out: Path, parts: Sequence[Scores], identity: dict[str, str], 
     """
     mine = Scores.of_rows([], instruments.infos, identity, [])
     for part in parts[:1]:
-        Scores.joined([part, mine])
+        _refuse_unlike(part, mine)
     try:
         there = Scores.read(out / SCORES)
     except ScoresError:
@@ -356,11 +356,18 @@ def _refuse_other(out: Path, parts: Sequence[Scores], identity: dict[str, str], 
     if instruments.added(there, identity):
         return
     try:
-        Scores.joined([there, mine])
+        _refuse_unlike(there, mine)
     except ScoresError as error:
         raise DiagnosticsError(
             f"{out}: holds scores of another evaluation: {error}. Choose another --out, or delete that folder"
         ) from None
+
+
+def _refuse_unlike(one: Scores, other: Scores) -> None:
+    """Of one folder all scores are of the same diagnostics by the same evaluator."""
+    Scores.joined([one, other])
+    if differ := sorted(one.diagnostics.keys() ^ other.diagnostics.keys()):
+        raise ScoresError(f"only one of them measures {listed(differ)}")
 
 
 def _write(out: Path, entry: Entry, digest: str, part: Scores) -> None:
@@ -377,7 +384,7 @@ def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]
             continue
         try:
             part = Scores.read(path)
-            Scores.joined([like, part])
+            _refuse_unlike(like, part)
             found.append(part)
         except ScoresError as error:
             log.warning("%s is left out of %s: %s", path.name, SCORES, error)

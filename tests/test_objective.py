@@ -267,6 +267,39 @@ def test_channels_that_say_nothing_are_separated_at_no_cost(seed: int, dead: lis
     assert all(not x.grad.any() and not x.grad.isnan().any() for x in live if x.grad is not None)
 
 
+def moving(geometry: list[list[float]], valid: list[bool], slot: list[int]) -> ObjectStates:
+    """One clip; of each agent centre, velocity and gap."""
+    made = states(torch.tensor([valid]), torch.tensor([slot]), torch.zeros(1, 0).bool())
+    for agent, (x, y, vx, vy, gap) in enumerate(geometry):
+        for name, value in (("centre_x", x), ("centre_y", y), ("velocity_x", vx), ("velocity_y", vy), ("gap", gap)):
+            made.geometry_BNG[0, agent, GEOMETRY.index(name)] = value
+    return made
+
+
+def test_places_are_missed_by_what_a_state_goes_wrong_within_the_frames_that_show_its_agent() -> None:
+    """Agent 2 of the packet stands still and the state has it move; agent 0 was last seen three frames ago."""
+    geometry = [[0.5, 0.5, 0.02, 0.0, 0.0], [0.2, 0.2, 0.0, 0.01, 3 / 12], [0.9, 0.9, 0.0, 0.0, 0.0]]
+    said = moving(geometry, [True, True, False], [2, 0, 1])
+    places, known = torch.zeros(1, 3, 4, 2), torch.zeros(1, 3, 4).bool()
+    places[0, 2] = 0.5
+    known[0, 2, [0, 3]] = True
+    places[0, 0] = torch.tensor([[0.2, 0.2 + 0.01 * (ahead + 3)] for ahead in (1, 2, 3, 4)])
+    known[0, 0] = True
+    known[0, 1] = True  # of the agent that is padding
+    missed = (0.02 * 1 / 2 + 0.02 * 4 / 2) / 0.02  # mean over x and y, in units of 0.02 sides
+    assert float(terms.places_loss(said, places, known)) == pytest.approx(missed / 6, rel=1e-5)
+    assert float(terms.places_loss(said, places, torch.zeros_like(known))) == 0.0
+
+
+def test_places_teach_whoever_says_how_agents_move() -> None:
+    said = moving([[0.5, 0.5, 0.02, 0.0, 0.0]], [True], [0])
+    said.geometry_BNG.requires_grad_()
+    terms.places_loss(said, torch.full((1, 1, 4, 2), 0.5), torch.ones(1, 1, 4).bool()).backward()
+    assert said.geometry_BNG.grad is not None
+    velocity = said.geometry_BNG.grad[0, 0, GEOMETRY.index("velocity_x")]
+    assert float(velocity) > 0  # it is too fast
+
+
 # --- the whole
 
 
@@ -279,7 +312,10 @@ def whole() -> tuple[Prediction, Tensor, FactorTargets]:
         states=states(valid, torch.arange(3).expand(2, 3), pair_valid),
     )  # fmt: skip
     reliable = PerFactor(torch.ones(2), torch.tensor([1.0, 0.0]), torch.tensor([0.3, 0.0]))
-    wanted = FactorTargets(three(2, 5, seed=8), reliable, shares(2, 3, seed=5), shares(2, 3, seed=6))
+    wanted = FactorTargets(
+        three(2, 5, seed=8), reliable, shares(2, 3, seed=5), shares(2, 3, seed=6),
+        shares(2, 3, 4, 2, seed=7), torch.ones(2, 3, 4).bool(),
+    )  # fmt: skip
     return prediction, numbers(2, 4, 6, seed=2), wanted
 
 
@@ -292,6 +328,13 @@ def test_the_total_keeps_the_equations_ratios_at_the_scale_of_a_mean_over_dimens
     )
     assert float(found.total * 6) == pytest.approx(float(paper), rel=1e-9)
     assert all(float(getattr(found, name)) > 0 for name in ("jepa", "factor", "visibility", "separation", "sparsity"))
+
+
+def test_places_count_only_where_they_are_asked_for() -> None:
+    prediction, target, wanted = whole()
+    without, told = (objective(prediction, target, wanted, LossWeights(places=weight)) for weight in (0.0, 2.0))
+    assert float(without.places) == 0.0 < float(told.places)
+    assert float(told.total - without.total) == pytest.approx(2.0 * float(told.places) / 6, rel=1e-6)
 
 
 def test_raw_trains_without_the_teachers_terms() -> None:

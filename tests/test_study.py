@@ -22,6 +22,7 @@ from factorjepa.corpus.splits import Split
 from factorjepa.errors import BackboneError, ConfigError, StorageError, TrainingError
 from factorjepa.storage import only_writer
 from factorjepa.study import STAGES, StudySettings
+from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.verbs.beside import RUNS_PART, beside_the_teacher
 from factorjepa.verbs.study import _beside, run_study
 
@@ -53,7 +54,7 @@ def test_the_ablations_are_all_there_on_the_corpus_and_under_the_protocol_of_the
 ) -> None:
     mine, theirs = study(preset=preset), study(preset="study")
     ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
-    elsewhere = {"factorjepa_di_chosen", "factorjepa_int_chosen"}  # of the other preset, like those in two places
+    elsewhere = {f"{name}_chosen" for name in ("factorjepa_di", "factorjepa_int", "agent_motion", "future_places")}
     assert {name for name in ablations - elsewhere if name.endswith("_both_chosen") == bool(place)} < set(mine.methods)
     assert (elsewhere <= set(mine.methods)) == bool(place)
     assert {"frozen", f"factorjepa_raw{place}", f"factorjepa{place}"} < set(mine.methods)
@@ -271,3 +272,11 @@ def test_studies_that_share_a_folder_train_common_methods_alike() -> None:
     common = chosen.keys() & ablations.keys()
     assert {"frozen-17", "factorjepa_chosen-43"} < common
     assert all(chosen[name] == ablations[name] for name in common)
+
+
+def test_the_teacher_looks_at_the_window_and_context_of_the_runs() -> None:
+    made = study("training={context: 8, fps: 2}", "teacher=[targets.grid=8]")
+    taught = resolve(TeacherSettings, None, made.teaching())
+    assert (taught.frames, taught.fps, taught.context, taught.targets.grid) == (16, 2.0, 8, 8)
+    with pytest.raises(ConfigError, match=r"teacher: context=4 is not what the runs see \(12\)"):
+        study("teacher=[context=4]").check()

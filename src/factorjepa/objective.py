@@ -1,10 +1,11 @@
-"""The five terms of the objective, each a pure function that names its equation.
+"""The five terms of the objective, each a pure function that names its equation, and one that the paper does not have.
 
-Shapes: N clips (B elsewhere), t target tokens, D target width, A agents, P pairs, T width of the factor targets.
+Shapes: N clips (B elsewhere), t target tokens, D target width, A agents, P pairs, T width of the factor targets, F
+frames of the future.
 
 What is normalised: targets are affine-free LayerNormed last-tap tokens (`normalised_targets`), because that is what the
 pretrained predictor was trained to predict and what evaluation compares with; predictions are compared as they are.
-L_JEPA is the mean over D where the paper sums, and so the other four terms are divided by D (`total`): the
+L_JEPA is the mean over D where the paper sums, and so the other terms are divided by D (`total`): the
 coefficients keep the ratios that the equation gives them. Everything is computed in fp32 or wider.
 
 Where `peers` share the batch, every term is that of the whole batch: N counts the clips of all of them.
@@ -23,6 +24,7 @@ from .errors import TrainingError
 from .peers import ALONE, Peers
 from .predictors.precision import full
 from .predictors.prediction import PerFactor, Prediction
+from .teacher.states import ObjectStates
 from .transfer import sent
 
 _EPSILON = 1e-6  # of weighted means: 0 / (eps + 0) is 0
@@ -31,6 +33,7 @@ _BANDWIDTH_FLOOR = 1e-2  # squared, in units of the normalised channel: most row
 # Of the alignment, whose kernels have a mean square of about 0.1. An alignment does not depend on a channel's size, so
 # without a floor the gradient on a channel that has just left zero is as large as the channel is small.
 _ALIGNMENT_FLOOR = 1e-3
+_PLACE = 0.02  # sides of the picture: the unit of L_places
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class LossWeights:
     separation: float = 0.05  # lambda_sep
     sparsity: float = 0.01  # lambda_sparse
     nonlinear: float = 0.10  # beta_nlin, inside L_sep
+    places: float = 0.0  # where agents will be, of predictors that learn how they move; not in the paper
     exponent: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
@@ -64,6 +68,8 @@ class FactorTargets:
     weights: PerFactor[Tensor]  # [N]
     visibility: Tensor  # T_V [N, agents of the packet], in [0, 1]
     visibility_weights: Tensor  # the same shape
+    places: Tensor  # [N, agents of the packet, F, 2], centre of each one's box
+    places_known: Tensor  # bool [N, agents of the packet, F]
     emphasis: PerFactor[float] = EVEN  # multiplies the terms of L_factor: a curriculum's stress on one of them
 
 
@@ -77,6 +83,7 @@ class Losses:
     visibility: Tensor
     separation: Tensor
     sparsity: Tensor
+    places: Tensor
 
 
 def normalised_targets(tokens_NtD: Tensor) -> Tensor:
@@ -139,6 +146,21 @@ def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor, peers: Peers = A
     return peers.mean(summed_N / count_N)
 
 
+def places_loss(states: ObjectStates, places: Tensor, known: Tensor, peers: Peers = ALONE) -> Tensor:
+    """L_places: how far from where they will be seen the agents' states put them, mean L1 in units of `_PLACE`.
+
+    `states` are those that the prediction was made with. What no frame of the future shows weighs nothing.
+    """
+    ahead_F = torch.arange(1, places.shape[2] + 1, device=places.device, dtype=places.dtype)
+    at_NA = states.slot_BN.clamp(min=0)
+    said_NAF2 = full(states.extrapolated_boxes(ahead_F)[..., :2])
+    row_N1 = torch.arange(len(at_NA), device=at_NA.device)[:, None]
+    error_NAF = (said_NAF2 - full(places[row_N1, at_NA])).abs().mean(-1) / _PLACE
+    weight_NAF = known[row_N1, at_NA] & (states.valid_BN & (states.slot_BN >= 0))[..., None]
+    error, weight = peers.sum(torch.stack(((weight_NAF * error_NAF).sum(), weight_NAF.sum()))).unbind()
+    return error / (_EPSILON + weight)
+
+
 def variance_normalised(channels: PerFactor[Tensor], peers: Peers = ALONE) -> Tensor:
     """Own rows of the channels `[3, n, D]`, centred, over the root of their mean squared length, in all peers' rows."""
     rows = torch.stack([full(channel).flatten(0, -2) for channel in channels])
@@ -186,13 +208,14 @@ def objective(
     """eq. L: `L_JEPA + (lambda_sep L_sep + lambda_sparse L_sparse + lambda_V L_V + lambda_sup L_factor) / D`.
 
     `target` is `normalised_targets(...)`. A term whose path the predictor does not have, whose weight is 0 or whose
-    targets are not given is 0. `seed` draws the rows of L_nlin (the step's number will do).
+    targets are not given is 0. L_places, which the equation does not have, is added to the bracket. `seed` draws the
+    rows of L_nlin (the step's number will do).
     """
     weights = weights or LossWeights()
     with torch.autocast(target_NtD.device.type, enabled=False):
         jepa = jepa_loss(prediction.tokens_BtD, target_NtD, weights.exponent, peers)
         zero = jepa.new_zeros(())
-        factor = visibility = separation = sparsity = zero
+        factor = visibility = separation = sparsity = places = zero
         states = prediction.states
         if weights.factor and factor_targets is not None and prediction.factor_targets is not None:
             factor = factor_loss(
@@ -210,14 +233,17 @@ def objective(
             sparsity = sparsity_loss(prediction.strengths_BtP, states.pair_valid_BP, peers)
         if weights.separation and prediction.channels is not None:
             separation = separation_loss(prediction.channels, weights.nonlinear, seed=seed, peers=peers)
+        if weights.places and factor_targets is not None and states is not None:
+            places = places_loss(states, factor_targets.places, factor_targets.places_known, peers)
         others = (
             weights.factor * factor
             + weights.visibility * visibility
             + weights.separation * separation
             + weights.sparsity * sparsity
+            + weights.places * places
         )
         total = weights.jepa * jepa + others / target_NtD.shape[-1]
-    return Losses(total, jepa, factor, visibility, separation, sparsity)
+    return Losses(total, jepa, factor, visibility, separation, sparsity, places)
 
 
 def _next(channels_3: Tensor) -> Tensor:

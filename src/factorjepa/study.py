@@ -33,6 +33,7 @@ from .words import AT, base_of, listed
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
+_WINDOW = ("frames", "fps", "context")  # what packets and runs must agree on
 STAGES: tuple[Stage, ...] = (
     "simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report",
 )  # fmt: skip
@@ -102,7 +103,12 @@ class StudySettings(Settings):
         for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
         resolve(WorldSettings, self.world, self.street)
-        resolve(TeacherSettings, None, self.teacher)
+        taught, run = resolve(TeacherSettings, None, self.teaching()), self._run()
+        for name in _WINDOW:
+            if (given := getattr(taught, name)) != (seen := getattr(run, name)):
+                raise ConfigError(
+                    f"teacher: {name}={given} is not what the runs see ({seen}): leave it out, or set training.{name}"
+                )
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
         for name in ("lpips", "detector"):
             path = getattr(self, name)
@@ -193,6 +199,11 @@ class StudySettings(Settings):
                 found.setdefault(window + 1, set()).add("train")
         return {window: [str(split) for split in Split if split in found[window]] for window in sorted(found)}
 
+    def teaching(self) -> list[str]:
+        """Settings of `targets`: packets of the window that the runs see, with their context."""
+        run = self._run()
+        return [*(f"{name}={getattr(run, name)}" for name in _WINDOW), *self.teacher]
+
     def measured(self, windows: Path | None) -> list[str]:
         """Settings of `evaluate`, with the windows that were decoded before."""
         return [*self.measuring, *([f"windows={windows}"] if windows is not None else [])]
@@ -208,8 +219,12 @@ class StudySettings(Settings):
 
     def shown(self) -> tuple[WindowSpec, int]:
         """What every run sees of a clip: the window's shape, and which one."""
-        run = resolve(TrainSettings, self.preset, data="-", **self.training)
+        run = self._run()
         return run.window, run.replication
+
+    def _run(self) -> TrainSettings:
+        """What all runs have."""
+        return resolve(TrainSettings, self.preset, data="-", **self.training)
 
     def candidates(self, data: Path, folder: Path, windows: Path | None = None) -> dict[str, list[Candidate]]:
         """Method -> the runs that try what is to be tuned, of those that train."""

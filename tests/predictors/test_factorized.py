@@ -246,6 +246,18 @@ def test_motion_lets_a_partner_move_an_agents_box() -> None:
 
 
 @torch.no_grad()
+def test_an_agent_without_partners_moves_by_its_own_state_where_it_may() -> None:
+    alone = dataclasses.replace(agents(), pair_valid_BP=torch.zeros(2, 7).bool())
+    for own, same in ((False, True), (True, False)):
+        model = awake(factorized(interactions="motion", own_motion=own))
+        assert model(*context(), alone).states.geometry_BNG.equal(alone.geometry_BNG) is same
+        fresh = factorized(interactions="motion", own_motion=own)  # nothing has been learned: as it went
+        assert fresh(*context(), alone).states.geometry_BNG.equal(alone.geometry_BNG)
+    with pytest.raises(TrainingError, match="own_motion needs interactions: motion"):
+        FactorizedOptions(own_motion=True)
+
+
+@torch.no_grad()
 def test_slots_share_the_tokens_and_follow_what_they_hold() -> None:
     """Shift what lies in the picture: slots that depend on content and place move with it."""
     model = awake(factorized(agents="slots", slots=5, slot_neighbours=2))

@@ -76,6 +76,26 @@ def direct_geometry(tracklet: Tracklet, camera: np.ndarray, side: int) -> dict[s
     return dict(zip(GEOMETRY, map(float, values), strict=True))
 
 
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10_000), agents=st.integers(0, 7))
+def test_places_are_the_centres_of_an_agents_boxes_after_the_context(seed: int, agents: int) -> None:
+    evidence = random_evidence(seed, agents)
+    batch = batch_of(evidence)
+    chosen = agents_of_context(evidence, SETTINGS)
+    frames = evidence.frames - CONTEXT
+    assert batch.places_BNF2.shape == (1, max(1, len(chosen)), frames, 2)
+    expected = torch.zeros_like(batch.places_known_BNF)
+    for slot, track in enumerate(chosen):
+        tracklet = evidence.tracklets[track]
+        for frame, region in zip(tracklet.frames, tracklet.regions, strict=True):
+            if frame >= CONTEXT:
+                left, top, right, bottom = region.box(SIDE)
+                centre = torch.tensor([(left + right) / 2, (top + bottom) / 2], dtype=torch.float32)
+                torch.testing.assert_close(batch.places_BNF2[0, slot, frame - CONTEXT], centre)
+                expected[0, slot, frame - CONTEXT] = True
+    assert batch.places_known_BNF.equal(expected)
+
+
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), agents=st.integers(0, 7))
 def test_with_everything_visible_states_are_the_tracklets_own_geometry(seed: int, agents: int) -> None:

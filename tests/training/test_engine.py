@@ -30,7 +30,7 @@ from factorjepa.training.validation import states_of
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
 TRAINED = [m.name for m in METHODS.values() if m.family != "ablation" and m.trains]
-SPECIAL = ["no_visibility_path", "no_interaction_path", "shuffled_targets", "slots", "residual_path", "pair_motion"]
+SPECIAL = ["no_visibility_path", "no_interaction_path", "shuffled_targets", "slots", "residual_path", "future_places"]
 
 
 def train(settings: TrainSettings, out: Path, resume: bool = False, until: int | None = None) -> Engine:
@@ -294,3 +294,11 @@ def test_the_record_says_what_happened(settings: Make, tmp_path: Path) -> None:
     assert [record["step"] for record in records if "val/future_l1" in record] == [0, 2, 4]
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert environment["torch"].startswith(torch.__version__.split("+")[0])
+
+
+@pytest.mark.parametrize("method", ["factorjepa", "auto_rgn_views"])
+def test_packets_whose_context_reaches_into_the_future_are_refused(method: str, settings: Make) -> None:
+    """Their evidence would show frames that are to be predicted."""
+    with pytest.raises(TeacherError, match=r"12 of them context; the runs see .* 8 of them context"):
+        Engine(settings(method=method, context=8), CPU)
+    assert Engine(settings(method="auto_rgn", context=8), CPU).packets is None

@@ -29,6 +29,17 @@ _OFF = {
 _SCALED = ("factor", "visibility", "separation", "sparsity")
 _SIZES = {"half": 0.5, "double": 2.0}
 
+_MOVING = (
+    FACTORJEPA.variant(
+        "agent_motion", "agents move", "an agent need not go on as it went: its own state and its pairs say how",
+        predictor=_options(interactions="motion", own_motion=True),
+    ),
+    FACTORJEPA.variant(
+        "future_places", "future places", "the same, and it is told where each agent will be",
+        predictor=_options(interactions="motion", own_motion=True), losses=_losses(places=1.0),
+    ),
+)  # fmt: skip
+
 _ONE_CHANGE: tuple[Method, ...] = (
     *(
         FACTORJEPA.variant(f"no_{term}_loss", f"- L_{term}", why, losses=_losses(**{term: 0.0}))
@@ -97,12 +108,13 @@ _ONE_CHANGE: tuple[Method, ...] = (
             f"{method.name}_chosen", "chosen blocks",
             "whether it gains on Auto-RGN where the same rule says which blocks train", encoder="chosen",
         )
-        for method in (RAW, FACTORJEPA, DI_PLUS, INT)
+        for method in (RAW, FACTORJEPA, DI_PLUS, INT, *_MOVING)
     ),
     FACTORJEPA.variant(
         "pair_motion", "pairs move agents", "an interaction moves an agent, it does not only add a vector",
         predictor=_options(interactions="motion"),
     ),
+    *_MOVING,
 )  # fmt: skip
 
 _TRIED_AGAIN = (

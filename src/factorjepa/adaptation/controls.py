@@ -115,6 +115,17 @@ CHOSEN = (
         "mono_matched_late_chosen",
         "what states after the transformer, targets and stages add to Auto-RGN, through a dense head",
     ),
+    _chosen(
+        dataclasses.replace(
+            _everything("late"),
+            title="Monolithic + states + targets + places (late)",
+            predictor=MonolithicOptions(injection="late", factor_heads=True, interactions="motion", own_motion=True),
+            losses=LossWeights(separation=0.0, places=1.0),
+            level_with="future_places_chosen",
+        ),
+        "mono_places_late_chosen",
+        "all of that and where each agent will be, through a dense head",
+    ),
 )
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
 EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))

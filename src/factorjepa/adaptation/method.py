@@ -97,7 +97,7 @@ class Method:
 
     @property
     def reads_targets(self) -> bool:
-        return self.losses.factor > 0 or self.losses.visibility > 0
+        return self.losses.factor > 0 or self.losses.visibility > 0 or self.losses.places > 0
 
     @property
     def reads_packets(self) -> bool:

@@ -149,13 +149,7 @@ class Evaluator:
         conditions = self.conditions
         try:
             cache = PacketCache.open(Path(conditions.targets))
-            made, window = cache.settings, conditions.window
-            asked = (window.frames, window.fps, conditions.context)
-            if (made.frames, made.fps, made.context) != asked:
-                raise TeacherError(
-                    f"{cache.folder}: packets are of {made.frames} frames at {made.fps:g} fps, {made.context} of them "
-                    f"context; the runs see {asked[0]} at {asked[1]:g} fps, {asked[2]} of them context"
-                )
+            cache.refuse_other_window(conditions.window.frames, conditions.window.fps, conditions.context)
             return cache, {
                 role: cache.packets(clips, self.settings.replication).verify() for role, clips in sets.items()
             }

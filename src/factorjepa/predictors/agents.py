@@ -79,16 +79,18 @@ class StateEmbedding(nn.Module):
         return cast(Tensor, self.norm(self.last(F.gelu(self.first(read)))))
 
 
-class PairMotion(nn.Module):
-    """Pairs change how agents move: `E(o_i)` and `i`'s velocity take up what its partners say, before g_A reads them.
+class AgentMotion(nn.Module):
+    """How agents go on: `E(o_i)` and `i`'s velocity take up what its partners say, before g_A reads them.
 
-    An interaction moves an agent, while the channel Y_I only adds to tokens. Both outputs start at zero.
+    An interaction moves an agent, while the channel Y_I only adds to tokens. With `own` an agent moves by what its own
+    state says too: it may be about to turn or stop, and has no partner. Both outputs start at zero.
     """
 
     _VELOCITY = 0.02  # sides of the picture per frame: the unit of the velocity change
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int, own: bool) -> None:
         super().__init__()
+        self.own = nn.Linear(width, hidden) if own else None
         self.left = nn.Linear(width, hidden)
         self.right = nn.Linear(width, hidden, bias=False)
         self.relation = nn.Linear(len(RELATION), hidden, bias=False)
@@ -105,6 +107,8 @@ class PairMotion(nn.Module):
         i_BPN, j_BPN = i_BPN.to(left_BNH.dtype), j_BPN.to(left_BNH.dtype)
         said_BPH = F.gelu(i_BPN @ left_BNH + j_BPN @ right_BNH + self.relation(relation_BPF))
         heard_BNH = i_BPN.transpose(1, 2) @ (torch.sigmoid(self.strength(said_BPH)) * said_BPH)
+        if self.own is not None:
+            heard_BNH = heard_BNH + F.gelu(self.own(embedded_BNW))
         change_BN2 = self._VELOCITY * full(self.velocity(heard_BNH))
         at = GEOMETRY.index("velocity_x")
         geometry_BNG = states.geometry_BNG + F.pad(change_BN2, (at, len(GEOMETRY) - at - 2))
@@ -124,7 +128,9 @@ class AgentReader(nn.Module):
         self.embedding = StateEmbedding(width, options)
         self.relative = nn.Linear(len(RELATIVE), width, bias=False)
         self.relation = nn.Linear(len(RELATION), 2 * width, bias=False)
-        self.motion = PairMotion(width, options.hidden) if options.interactions == "motion" else None
+        self.motion = (
+            AgentMotion(width, options.hidden, options.own_motion) if options.interactions == "motion" else None
+        )
 
     def forward(self, asked: Question) -> AgentView:
         states, target_index, grid = asked.states, asked.target_index, asked.grid

@@ -33,6 +33,7 @@ class AgentOptions:
     edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
     visibility: Literal["learned", "open"] = "learned"  # open: the visibility pathway is off, every agent counts fully
     interactions: Literal["additive", "motion", "off"] = "additive"  # motion: also, pairs change how agents move
+    own_motion: bool = False  # with motion: so does what is known of the agent itself
     agent_epsilon: float = 0.3  # of the agents' mean: where no gate opens, the channel fades out
     pair_chunk: int = 64  # pairs whose token-wise hidden states exist at once
     slots: int = 16
@@ -50,6 +51,8 @@ class AgentOptions:
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
         if self.agent_epsilon <= 0:
             raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
+        if self.own_motion and self.interactions != "motion":
+            raise TrainingError(f"predictor option own_motion needs interactions: motion, got {self.interactions}")
         if self.agents == "slots" and self.slot_neighbours >= self.slots:
             raise TrainingError(f"{self.slots} slots cannot have {self.slot_neighbours} neighbours each")
 

@@ -27,7 +27,7 @@ from ..training.settings import TrainSettings
 VALIDATION = "val/future_l1"
 TERMS = {
     "jepa": "prediction", "factor": "factor targets", "visibility": "visibility", "separation": "separation",
-    "sparsity": "sparsity",
+    "sparsity": "sparsity", "places": "places of agents",
 }  # fmt: skip
 # Okabe and Ito's colours, which colour-blind readers can tell apart, darkened a little for thin lines on white.
 COLOURS = ("#0b5fa5", "#c8501e", "#00846a", "#b0568c", "#8a6d00", "#3b93c9")

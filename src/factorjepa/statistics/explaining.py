@@ -32,6 +32,14 @@ _GATE = Step("the visibility gate", "factorjepa", "no_visibility_path")
 _INTERACTIONS = Step("the interaction channel", "factorjepa", "no_interaction_path")
 _RAW_INTERACTIONS = Step("the interaction channel, RAW", "factorjepa_raw", "raw_no_interaction_path")
 _MOTION = Step("pairs that move agents", "pair_motion", "factorjepa")
+_MOVING = Step("agents that move by their own state too", "agent_motion", "pair_motion")
+_PLACES = Step("future places of agents as targets", "future_places", "agent_motion")
+_MOVING_CHOSEN = Step(
+    "agents that move by their own state and by pairs; Auto-RGN's blocks", "agent_motion_chosen", "factorjepa_chosen"
+)
+_PLACES_CHOSEN = Step(
+    "future places of agents as targets; Auto-RGN's blocks", "future_places_chosen", "agent_motion_chosen"
+)
 _TARGETS = Step("targets, given states and channels", "no_curriculum", "factorjepa_raw")
 _TARGETS_VIEWED = Step("targets, given stages and views", "factorjepa", "factorjepa_raw_views")
 _VIEWS = Step("stages and factor views, without targets", "factorjepa_raw_views", "factorjepa_raw")
@@ -91,6 +99,8 @@ STEPS = (
     _INTERACTIONS,
     _RAW_INTERACTIONS,
     _MOTION,
+    _MOVING,
+    _PLACES,
     Step("early injection instead of late, dense head", "mono_states_early", "mono_states_late"),
     Step("early injection as well, dense head", "mono_states_both", "mono_states_late"),
     _RAW_BOTH,
@@ -101,6 +111,18 @@ STEPS = (
     _CHOSEN,
     Step("stages and factor views alone, Auto-RGN's blocks", "auto_rgn_views", "auto_rgn"),
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
+    _MOVING_CHOSEN,
+    _PLACES_CHOSEN,
+    Step(
+        "factorization, given late states, targets, stages and places; Auto-RGN's blocks",
+        "future_places_chosen",
+        "mono_places_late_chosen",
+    ),
+    Step(
+        "late states, targets, factorization and places, given stages and views; Auto-RGN's blocks",
+        "future_places_chosen",
+        "auto_rgn_views",
+    ),
     _DI_CHOSEN,
     _INT_CHOSEN,
     Step(
@@ -156,6 +178,8 @@ PARTS = (
     Step("early injection instead of late", "factorjepa_early", "factorjepa"),
     _BOTH,
     _MOTION,
+    Step("agents that move by their own state and by pairs", "agent_motion", "factorjepa"),
+    Step("the same, and future places of agents as targets", "future_places", "factorjepa"),
     _VIEWS,
     Step("early injection instead of late, RAW", "factorjepa_raw_early", "factorjepa_raw"),
     _RAW_BOTH,
@@ -163,6 +187,8 @@ PARTS = (
     _RAW_CHOSEN,
     _DI_CHOSEN,
     _INT_CHOSEN,
+    _MOVING_CHOSEN,
+    Step("the same, and future places of agents; Auto-RGN's blocks", "future_places_chosen", "factorjepa_chosen"),
     _BOTH_CHOSEN,
     Step("early injection as well, Auto-RGN's blocks", "factorjepa_both_chosen", "factorjepa_chosen"),
     *map(_both_chosen, _ONE_CHANGE),

@@ -1,6 +1,7 @@
 """Packets of a batch as tensors: targets with their weights, and the evidence cells that object states come from.
 
-Shapes: B clips, N agents (padded; slots of the packets), T frames of the window, W target width.
+Shapes: B clips, N agents (padded; slots of the packets), T frames of the window, F of them after the context, W target
+width.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class TargetBatch:
     visibility_retained_BN: Tensor  # bool
     visibility_BNT: Tensor  # float32 in every frame of the window
     visibility_known_BNT: Tensor  # bool, frames that say something
+    places_BNF2: Tensor  # float32 centre of the agent's box, in [0, 1]
+    places_known_BNF: Tensor  # bool, frames in which it was seen
     cells: EvidenceCells  # for `states.object_states`, whose `slot_BN` points into N
 
     def to(self, device: torch.device) -> Self:
@@ -51,12 +54,17 @@ def collate(packets: Sequence[Packet], settings: TeacherSettings) -> TargetBatch
     visibility, reliability = np.zeros((len(packets), N), np.float32), np.zeros((len(packets), N), np.float32)
     frames, known = np.zeros((len(packets), N, T), np.float32), np.zeros((len(packets), N, T), bool)
     confidence = np.zeros((len(packets), N, settings.context), np.float32)
+    places, placed = np.zeros((len(packets), N, T, 2), np.float32), np.zeros((len(packets), N, T), bool)
     for b, (packet, count) in enumerate(zip(packets, slots, strict=True)):
         visibility[b, :count] = packet.track_visibility[:count]
         reliability[b, :count] = packet.track_visibility_reliability[:count]
         frames[b, :count] = packet.track_visibility_frames[:count]
         known[b, :count] = packet.track_known[:count]
-        mine = (packet.region_track >= 0) & (packet.region_track < count) & (packet.region_frame < settings.context)
+        mine = (packet.region_track >= 0) & (packet.region_track < count)
+        at, place = (packet.region_track[mine], packet.region_frame[mine]), packet.region_place[mine]
+        places[(b, *at)] = (place[:, :2] + place[:, 2:] / 2) / packet.side
+        placed[(b, *at)] = True
+        mine &= packet.region_frame < settings.context
         confidence[b, packet.region_track[mine], packet.region_frame[mine]] = packet.region_confidence[mine]
     omega = torch.from_numpy(np.stack([packet.reliability for packet in packets]))
     threshold = torch.tensor([tau.layout, tau.agents, tau.interactions])
@@ -86,6 +94,8 @@ def collate(packets: Sequence[Packet], settings: TeacherSettings) -> TargetBatch
         visibility_retained_BN=torch.from_numpy((reliability >= tau.visibility) & (reliability > 0)),
         visibility_BNT=torch.from_numpy(frames),
         visibility_known_BNT=torch.from_numpy(known),
+        places_BNF2=torch.from_numpy(places[:, :, settings.context :]),
+        places_known_BNF=torch.from_numpy(placed[:, :, settings.context :]),
         cells=cells,
     )
 

@@ -69,6 +69,17 @@ class PacketCache:
         """The packets of these clips, each in the window of this replication; every one must be there."""
         return Packets(self, clips, replication)
 
+    def refuse_other_window(self, frames: int, fps: float, context: int) -> None:
+        """Of a longer context the evidence would show a part of the future that is to be predicted."""
+        made = self.settings
+        if (made.frames, made.fps, made.context) != (frames, fps, context):
+            raise TeacherError(
+                f"{self.folder}: packets are of {made.frames} frames at {made.fps:g} fps, {made.context} of them "
+                f"context; the runs see {frames} at {fps:g} fps, {context} of them context. Make packets like that "
+                f"(factorjepa targets DATA frames={frames} fps={fps:g} context={context} --out FOLDER) and name them "
+                "(targets=FOLDER), or train with the packets' own"
+            )
+
     def has(self, split: Split, replication: int = 0) -> bool:
         """Whether anything was made for this split."""
         return any(shard_folder(self.folder, replication).glob(f"{split}-*.safetensors"))

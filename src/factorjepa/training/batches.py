@@ -44,7 +44,10 @@ def factor_targets(batch: TargetBatch, scales: Scales, reliability: bool, emphas
     targets = [scales[name.removesuffix("_BW")].standardised(getattr(batch, name)) for name in _PER_FACTOR]
     weights = batch.retained_B3 * (batch.reliability_B3 if reliability else 1.0)
     seen = batch.visibility_retained_BN * (batch.visibility_reliability_BN if reliability else 1.0)
-    return FactorTargets(PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen, emphasis)
+    return FactorTargets(
+        PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen,
+        batch.places_BNF2, batch.places_known_BNF, emphasis,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class Engine:
         self.scales: Scales | None = None
         if self.method.reads_packets:
             cache = PacketCache.open(Path(settings.targets or Path(settings.data) / "targets"))
+            cache.refuse_other_window(settings.frames, settings.fps, settings.context)
             self.packets = cache.packets(training, settings.replication).verify()
             if self.method.targets == "misaligned":
                 self.elsewhere = cache.packets(training, settings.replication + 1)

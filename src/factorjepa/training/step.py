@@ -23,7 +23,7 @@ from .masking import training_masks
 from .settings import TrainSettings
 from .validation import states_of
 
-TERMS = ("jepa", "factor", "visibility", "separation", "sparsity")
+TERMS = ("jepa", "factor", "visibility", "separation", "sparsity", "places")
 
 
 def future_loss(

@@ -163,7 +163,7 @@ def _alone(corpus: Path) -> contextlib.AbstractContextManager[None]:
 
 def _targets(settings: StudySettings, data: Path) -> None:
     for window, splits in settings.looked_at().items():
-        targets(data, list(settings.teacher), split=splits, replication=window, device=settings.teacher_device)
+        targets(data, settings.teaching(), split=splits, replication=window, device=settings.teacher_device)
 
 
 def _beside(settings: StudySettings, wanted: Sequence[str]) -> dict[str, Part]:

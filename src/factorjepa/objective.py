@@ -24,7 +24,7 @@ from .errors import TrainingError
 from .peers import ALONE, Peers
 from .predictors.precision import full
 from .predictors.prediction import PerFactor, Prediction
-from .teacher.states import ObjectStates
+from .teacher.states import GEOMETRY, ObjectStates
 from .transfer import sent
 
 _EPSILON = 1e-6  # of weighted means: 0 / (eps + 0) is 0
@@ -68,8 +68,8 @@ class FactorTargets:
     weights: PerFactor[Tensor]  # [N]
     visibility: Tensor  # T_V [N, agents of the packet], in [0, 1]
     visibility_weights: Tensor  # the same shape
-    places: Tensor  # [N, agents of the packet, F, 2], centre of each one's box
-    places_known: Tensor  # bool [N, agents of the packet, F]
+    places: Tensor  # [N, agents of the packet, frames of the window, 2], centre of each one's box
+    places_known: Tensor  # bool [N, agents of the packet, frames of the window]
     emphasis: PerFactor[float] = EVEN  # multiplies the terms of L_factor: a curriculum's stress on one of them
 
 
@@ -147,16 +147,23 @@ def sparsity_loss(strengths_NtP: Tensor, pair_valid_NP: Tensor, peers: Peers = A
 
 
 def places_loss(states: ObjectStates, places: Tensor, known: Tensor, peers: Peers = ALONE) -> Tensor:
-    """L_places: how far from where they will be seen the agents' states put them, mean L1 in units of `_PLACE`.
+    """L_places: how much farther or less far the agents' states have them go than they went, mean L1 in `_PLACE`.
 
-    `states` are those that the prediction was made with. What no frame of the future shows weighs nothing.
+    From where an agent was when the states saw it last to each frame of the future that shows it: of a box that the
+    mask has cut, the centre is wrong, and no motion could make up for it. `states` are those of the prediction.
     """
-    ahead_F = torch.arange(1, places.shape[2] + 1, device=places.device, dtype=places.dtype)
-    at_NA = states.slot_BN.clamp(min=0)
-    said_NAF2 = full(states.extrapolated_boxes(ahead_F)[..., :2])
-    row_N1 = torch.arange(len(at_NA), device=at_NA.device)[:, None]
-    error_NAF = (said_NAF2 - full(places[row_N1, at_NA])).abs().mean(-1) / _PLACE
-    weight_NAF = known[row_N1, at_NA] & (states.valid_BN & (states.slot_BN >= 0))[..., None]
+    frames = places.shape[2] - states.context
+    ahead_F = torch.arange(1, frames + 1, device=places.device, dtype=places.dtype)
+    centre_NA12 = states.geometry_BNG[..., None, :2]
+    said_NAF2 = full(states.extrapolated_boxes(ahead_F)[..., :2] - centre_NA12)
+    gap_NA = states.geometry_BNG.detach()[..., GEOMETRY.index("gap")] * states.context
+    row_N1, slot_NA = torch.arange(len(places), device=places.device)[:, None], states.slot_BN.clamp(min=0)
+    last_NA = (states.context - 1 - gap_NA.round().long()).clamp(min=0)
+    went_NAF2 = full(places[row_N1, slot_NA][:, :, states.context :] - places[row_N1, slot_NA, last_NA][:, :, None])
+    weight_NAF = known[row_N1, slot_NA][:, :, states.context :] & (
+        known[row_N1, slot_NA, last_NA] & states.valid_BN & (states.slot_BN >= 0)
+    ).unsqueeze(-1)
+    error_NAF = (said_NAF2 - went_NAF2).abs().mean(-1) / _PLACE
     error, weight = peers.sum(torch.stack(((weight_NAF * error_NAF).sum(), weight_NAF.sum()))).unbind()
     return error / (_EPSILON + weight)
 

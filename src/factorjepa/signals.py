@@ -14,12 +14,13 @@ from .terminal import error_console
 
 @contextlib.contextmanager
 def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `handle` meanwhile; one that is ignored, as a worker's Ctrl-C, stays so.
+    """Ctrl-C and SIGTERM call `handle` meanwhile; one that is ignored, as a worker's Ctrl-C, stays so, and one whose
+    handler is not of Python, and could not be put back.
 
     Only the main thread can say what signals do: called in another one, this changes nothing.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    mine = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    mine = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
     if threading.current_thread() is not threading.main_thread():
         mine = []
     for number in mine:

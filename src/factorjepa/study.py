@@ -109,6 +109,10 @@ class StudySettings(Settings):
                 raise ConfigError(
                     f"teacher: {name}={given} is not what the runs see ({seen}): leave it out, or set training.{name}"
                 )
+            own = [method for method, changes in self.tuned.items() if name in changes]
+            if own or name in self.tuning:
+                where = f"tuned: {own[0]}" if own else "tuning"
+                raise ConfigError(f"{where}: {name} is of all runs of a study, as packets are: set training.{name}")
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
         for name in ("lpips", "detector"):
             path = getattr(self, name)

@@ -66,7 +66,7 @@ def test_a_finished_part_is_kept_and_another_evaluation_is_not_overwritten(
     before = (tmp_path / "scores.parquet").read_bytes()
     with pytest.raises(DiagnosticsError, match="holds scores of another evaluation"):
         evaluate(runs[:1], tmp_path, EvaluateSettings(split="audit", diagnostics=("future_l1",)), CPU)
-    with pytest.raises(DiagnosticsError, match="only one of them measures future_l1 and future_mse"):
+    with pytest.raises(DiagnosticsError, match="future_l1 and future_mse in one of the two evaluations alone"):
         evaluate(runs[:1], tmp_path, EvaluateSettings(split="test", diagnostics=("future_mse",)), CPU)
     assert (tmp_path / "scores.parquet").read_bytes() == before
     damaged = next((tmp_path / "parts").glob("*full*.parquet"))

@@ -35,6 +35,7 @@ EVERY: list[dict[str, Any]] = [
     {"injection": "early"},
     {"injection": "both"},
     {"interactions": "motion"},
+    {"interactions": "motion", "own_motion": True},
     {"interactions": "off"},
     {"visibility": "open"},
     {"residual": True},
@@ -47,7 +48,7 @@ CONTROLS: list[dict[str, Any]] = [
     {"injection": "late"},
     {"injection": "early", "factor_heads": True},
     {"injection": "both", "extra_hidden": 8},
-    {"injection": "both", "interactions": "motion"},
+    {"injection": "both", "interactions": "motion", "own_motion": True},
 ]
 
 

@@ -78,22 +78,19 @@ def direct_geometry(tracklet: Tracklet, camera: np.ndarray, side: int) -> dict[s
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), agents=st.integers(0, 7))
-def test_places_are_the_centres_of_an_agents_boxes_after_the_context(seed: int, agents: int) -> None:
+def test_places_are_the_centres_of_an_agents_boxes(seed: int, agents: int) -> None:
     evidence = random_evidence(seed, agents)
     batch = batch_of(evidence)
-    chosen = agents_of_context(evidence, SETTINGS)
-    frames = evidence.frames - CONTEXT
-    assert batch.places_BNF2.shape == (1, max(1, len(chosen)), frames, 2)
-    expected = torch.zeros_like(batch.places_known_BNF)
-    for slot, track in enumerate(chosen):
+    expected = torch.zeros_like(batch.places_known_BNT)
+    assert batch.places_BNT2.shape == (*expected.shape, 2)
+    for slot, track in enumerate(agents_of_context(evidence, SETTINGS)):
         tracklet = evidence.tracklets[track]
         for frame, region in zip(tracklet.frames, tracklet.regions, strict=True):
-            if frame >= CONTEXT:
-                left, top, right, bottom = region.box(SIDE)
-                centre = torch.tensor([(left + right) / 2, (top + bottom) / 2], dtype=torch.float32)
-                torch.testing.assert_close(batch.places_BNF2[0, slot, frame - CONTEXT], centre)
-                expected[0, slot, frame - CONTEXT] = True
-    assert batch.places_known_BNF.equal(expected)
+            left, top, right, bottom = region.box(SIDE)
+            centre = torch.tensor([(left + right) / 2, (top + bottom) / 2], dtype=torch.float32)
+            torch.testing.assert_close(batch.places_BNT2[0, slot, frame], centre)
+            expected[0, slot, frame] = True
+    assert batch.places_known_BNT.equal(expected)
 
 
 @settings(max_examples=30)

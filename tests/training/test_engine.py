@@ -30,7 +30,15 @@ from factorjepa.training.validation import states_of
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
 TRAINED = [m.name for m in METHODS.values() if m.family != "ablation" and m.trains]
-SPECIAL = ["no_visibility_path", "no_interaction_path", "shuffled_targets", "slots", "residual_path", "future_places"]
+SPECIAL = [
+    "no_visibility_path",
+    "no_interaction_path",
+    "shuffled_targets",
+    "slots",
+    "residual_path",
+    "pair_motion",
+    "future_places",
+]
 
 
 def train(settings: TrainSettings, out: Path, resume: bool = False, until: int | None = None) -> Engine:

@@ -144,3 +144,41 @@ def test_a_run_without_room_is_finished_after_the_others_with_fewer_at_a_time(
     monkeypatch.setattr(several, "_train", hopeless)
     with pytest.raises(TrainingError, match="even alone"):
         train_all(jobs, CPU, workers=1)
+
+
+def _saves(job: Job, device: str) -> None:
+    """Stands in for a run that a signal reaches: the quick one is saved long before the slow one."""
+    several.Engine = _Slow  # type: ignore[misc, assignment]
+    several._train(job, device)
+
+
+class _Slow:
+    def __init__(self, settings: TrainSettings, device: object) -> None:
+        self.told = False
+
+    def stop(self) -> None:
+        self.told = True
+
+    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object]) -> None:
+        out.mkdir()
+        (out / "began").touch()
+        while not self.told:
+            progress(0, 1, "")
+            time.sleep(0.02)
+        time.sleep(1.5 if out.name == "quick" else 3.0)
+        (out / "saved").touch()
+
+
+def test_a_signal_to_all_processes_lets_the_slowest_save(settings: Make, tmp_path: Path) -> None:
+    jobs = [Job(settings(method="auto_rgn"), tmp_path / name) for name in ("quick", "slow")]
+
+    def tell() -> None:
+        if all((job.out / "began").exists() for job in jobs):
+            for child in multiprocessing.active_children():
+                if child.pid is not None and not (tmp_path / str(child.pid)).exists():
+                    (tmp_path / str(child.pid)).touch()
+                    os.kill(child.pid, signal.SIGTERM)
+
+    with pytest.raises(TrainingError, match="all runs are saved"):
+        side_by_side(jobs, CPU, 2, tell, _saves)
+    assert all((job.out / "saved").exists() for job in jobs)

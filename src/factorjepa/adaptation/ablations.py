@@ -29,14 +29,16 @@ _OFF = {
 _SCALED = ("factor", "visibility", "separation", "sparsity")
 _SIZES = {"half": 0.5, "double": 2.0}
 
+PLACES = 0.2  # L_places is some ten times L_factor's size
+
 _MOVING = (
     FACTORJEPA.variant(
         "agent_motion", "agents move", "an agent need not go on as it went: its own state and its pairs say how",
         predictor=_options(interactions="motion", own_motion=True),
     ),
     FACTORJEPA.variant(
-        "future_places", "future places", "the same, and it is told where each agent will be",
-        predictor=_options(interactions="motion", own_motion=True), losses=_losses(places=1.0),
+        "future_places", "future places", "agents that move by their state and pairs are told where they will be",
+        predictor=_options(interactions="motion", own_motion=True), losses=_losses(places=PLACES),
     ),
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..objective import LossWeights
 from ..predictors import MonolithicOptions
+from .ablations import PLACES
 from .autorgn import AUTO_RGN
 from .factor import CURRICULUM, INT
 from .method import Method
@@ -120,11 +121,11 @@ CHOSEN = (
             _everything("late"),
             title="Monolithic + states + targets + places (late)",
             predictor=MonolithicOptions(injection="late", factor_heads=True, interactions="motion", own_motion=True),
-            losses=LossWeights(separation=0.0, places=1.0),
+            losses=LossWeights(separation=0.0, places=PLACES),
             level_with="future_places_chosen",
         ),
         "mono_places_late_chosen",
-        "all of that and where each agent will be, through a dense head",
+        "what states, targets, stages and where each agent will be add to Auto-RGN, through a dense head",
     ),
 )
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))

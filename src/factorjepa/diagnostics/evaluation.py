@@ -366,8 +366,9 @@ def _refuse_other(out: Path, parts: Sequence[Scores], identity: dict[str, str], 
 def _refuse_unlike(one: Scores, other: Scores) -> None:
     """Of one folder all scores are of the same diagnostics by the same evaluator."""
     Scores.joined([one, other])
-    if differ := sorted(one.diagnostics.keys() ^ other.diagnostics.keys()):
-        raise ScoresError(f"only one of them measures {listed(differ)}")
+    first, second = (scores.diagnostics.keys() for scores in (one, other))
+    if differ := sorted(first ^ second):
+        raise ScoresError(f"diagnostics are not the same: {listed(differ)} in one of the two evaluations alone")
 
 
 def _write(out: Path, entry: Entry, digest: str, part: Scores) -> None:

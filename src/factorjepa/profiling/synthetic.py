@@ -79,8 +79,8 @@ def target_batch(batch: int, grid: int, frames: int, context: int, scenery: Scen
         visibility_retained_BN=torch.ones(batch, N, dtype=torch.bool),
         visibility_BNT=torch.ones(batch, N, frames),
         visibility_known_BNT=torch.ones(batch, N, frames, dtype=torch.bool),
-        places_BNF2=uniform(batch, N, frames - context, 2),
-        places_known_BNF=torch.ones(batch, N, frames - context, dtype=torch.bool),
+        places_BNT2=uniform(batch, N, frames, 2),
+        places_known_BNT=torch.ones(batch, N, frames, dtype=torch.bool),
         cells=evidence(batch, grid, context, scenery, random),
     )
 

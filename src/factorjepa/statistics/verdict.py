@@ -91,7 +91,7 @@ def _paragraph(
         return f"{named}: {first.decision}."
     said = [
         f"{diagnostics.get(row.diagnostic, row.diagnostic)} {words(row)}"
-        + ("" if row.stable else ", direction unstable")
+        + ("" if row.stable or row.decision.startswith(UNTESTABLE) else ", direction unstable")
         for row in rows
     ]
     both = {BETTER, WORSE} <= reasons

@@ -1,7 +1,6 @@
 """Packets of a batch as tensors: targets with their weights, and the evidence cells that object states come from.
 
-Shapes: B clips, N agents (padded; slots of the packets), T frames of the window, F of them after the context, W target
-width.
+Shapes: B clips, N agents (padded; slots of the packets), T frames of the window, W target width.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class TargetBatch:
     visibility_retained_BN: Tensor  # bool
     visibility_BNT: Tensor  # float32 in every frame of the window
     visibility_known_BNT: Tensor  # bool, frames that say something
-    places_BNF2: Tensor  # float32 centre of the agent's box, in [0, 1]
-    places_known_BNF: Tensor  # bool, frames in which it was seen
+    places_BNT2: Tensor  # float32 centre of the agent's box in every frame of the window, in [0, 1]
+    places_known_BNT: Tensor  # bool, frames in which it was seen
     cells: EvidenceCells  # for `states.object_states`, whose `slot_BN` points into N
 
     def to(self, device: torch.device) -> Self:
@@ -94,8 +93,8 @@ def collate(packets: Sequence[Packet], settings: TeacherSettings) -> TargetBatch
         visibility_retained_BN=torch.from_numpy((reliability >= tau.visibility) & (reliability > 0)),
         visibility_BNT=torch.from_numpy(frames),
         visibility_known_BNT=torch.from_numpy(known),
-        places_BNF2=torch.from_numpy(places[:, :, settings.context :]),
-        places_known_BNF=torch.from_numpy(placed[:, :, settings.context :]),
+        places_BNT2=torch.from_numpy(places),
+        places_known_BNT=torch.from_numpy(placed),
         cells=cells,
     )
 

@@ -75,9 +75,10 @@ class PacketCache:
         if (made.frames, made.fps, made.context) != (frames, fps, context):
             raise TeacherError(
                 f"{self.folder}: packets are of {made.frames} frames at {made.fps:g} fps, {made.context} of them "
-                f"context; the runs see {frames} at {fps:g} fps, {context} of them context. Make packets like that "
-                f"(factorjepa targets DATA frames={frames} fps={fps:g} context={context} --out FOLDER) and name them "
-                "(targets=FOLDER), or train with the packets' own"
+                f"context; the runs see {frames} at {fps:g} fps, {context} of them context. Make packets with "
+                f"frames={frames} fps={fps:g} context={context} and otherwise the same settings in another folder "
+                "(factorjepa targets DATA ... --out FOLDER), and name it (train: targets=FOLDER, evaluate: --targets "
+                "FOLDER)"
             )
 
     def has(self, split: Split, replication: int = 0) -> bool:

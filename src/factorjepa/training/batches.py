@@ -46,7 +46,7 @@ def factor_targets(batch: TargetBatch, scales: Scales, reliability: bool, emphas
     seen = batch.visibility_retained_BN * (batch.visibility_reliability_BN if reliability else 1.0)
     return FactorTargets(
         PerFactor(*targets), PerFactor(*weights.unbind(1)), batch.visibility_BN, seen,
-        batch.places_BNF2, batch.places_known_BNF, emphasis,
+        batch.places_BNT2, batch.places_known_BNT, emphasis,
     )  # fmt: skip
 
 

@@ -129,6 +129,8 @@ def side_by_side(
                         raise
                     crowded.append(jobs[one])
             tell()
+        if stop.is_set():
+            raise TrainingError("a training process was told to end: all runs are saved; the same command goes on")
         return crowded
     except BrokenProcessPool:
         stop.set()
@@ -165,7 +167,9 @@ def _train(job: Job, device: str) -> None:
 
     with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
         engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
-    if heard:  # it was meant for the runs after this one too
+    if heard and _stop is not None:  # all are to save and end; dying now would break the pool under those that have not
+        _stop.set()
+    elif heard:  # it was meant for the runs after this one too
         signal.raise_signal(heard[0])
 
 

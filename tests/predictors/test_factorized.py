@@ -37,6 +37,7 @@ EVERY: list[dict[str, Any]] = [
     {"interactions": "motion"},
     {"interactions": "motion", "own_motion": True},
     {"interactions": "off"},
+    {"carried": True, "recalled": True},
     {"visibility": "open"},
     {"residual": True},
     {"gate_prior": False, "edge_prior": False, "relative_geometry": False, "normalise_states": False},
@@ -49,6 +50,8 @@ CONTROLS: list[dict[str, Any]] = [
     {"injection": "early", "factor_heads": True},
     {"injection": "both", "extra_hidden": 8},
     {"injection": "both", "interactions": "motion", "own_motion": True},
+    {"recalled": True},
+    {"injection": "late", "direct": True, "carried": True, "recalled": True},
 ]
 
 
@@ -67,15 +70,17 @@ every_predictor = pytest.mark.parametrize(
 
 
 def fused(view: AgentView, query: Tensor, n: int, i: int, p: int) -> Tensor:
-    """u = q + E(o) + R(geometry) of one clip, agent and token."""
+    """u = q + E(o) + R(geometry) + K(what the agent brings) of one clip, agent and token."""
     assert view.relative_BNtR is not None
-    return query[n, p] + view.embedded_BNW[n, i] + view.relative_WR @ view.relative_BNtR[n, i, p]
+    u = query[n, p] + view.embedded_BNW[n, i] + view.relative_WR @ view.relative_BNtR[n, i, p]
+    return u if view.seen_BnW is None else u + view.origin_BNtn[n, i, p] @ view.seen_BnW[n]
 
 
+@pytest.mark.parametrize("carried", [False, True])
 @torch.no_grad()
-def test_branches_by_parts_are_the_papers_equations_on_fused_states() -> None:
+def test_branches_by_parts_are_the_papers_equations_on_fused_states(carried: bool) -> None:
     """c_A and c_I, token by token and agent by agent, with the 2W wide pair states written out."""
-    model = factorized(gate_prior=False, edge_prior=False)
+    model = factorized(gate_prior=False, edge_prior=False, carried=carried)
     awake(model)
     query = torch.randn(2, 32, 24, generator=torch.Generator().manual_seed(1))
     seen = agents()

@@ -98,7 +98,9 @@ class Method:
     @property
     def idle_settings(self) -> frozenset[str]:
         """Settings of training that change nothing, because the method has nothing to set with them."""
-        return frozenset() if self.has_branches else frozenset(("branch_rate", "gate_rate"))
+        if self.has_branches:
+            return frozenset()
+        return frozenset(("gate_rate",)) if self.predictor.recalled else frozenset(("branch_rate", "gate_rate"))
 
     @property
     def reads_targets(self) -> bool:

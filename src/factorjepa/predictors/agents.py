@@ -1,6 +1,7 @@
 """Agents as the branches read them: embedded states, and geometry relative to every target token.
 
-Shapes: B clips, N agents, P pairs, t target tokens, W query width, R and F fields of RELATIVE and RELATION.
+Shapes: B clips, N agents, P pairs, t target tokens, n cells of a tubelet's grid, W query width, R and F fields of
+RELATIVE and RELATION.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
 from ..teacher.states import GEOMETRY, ObjectStates
 from .geometry import RELATION, RELATIVE, pair_relations, relative_geometry, scaled_geometry
+from .memory import last_seen, origins
 from .options import AgentOptions
 from .precision import full
 from .query import Question
@@ -31,6 +33,8 @@ class AgentView:
     embedded_BNW: Tensor  # E(o)
     relative_BNtR: Tensor | None  # None: tokens are not told where they lie relative to the agents
     relative_WR: Tensor  # the map R of u = q + E(o) + R(geometry)
+    seen_BnW: Tensor | None  # K(tokens that were last seen); None: agents bring none along
+    origin_BNtn: Tensor | None  # from which of their cells what lies at a token came, had it moved with an agent
     closeness_BNt: Tensor
     relation_BPF: Tensor
     relation_VF: Tensor  # the same for pairs, V = 2W
@@ -38,7 +42,7 @@ class AgentView:
     select_j_BPN: Tensor
 
     def without_relative_geometry(self) -> AgentView:
-        return dataclasses.replace(self, relative_BNtR=None)
+        return dataclasses.replace(self, relative_BNtR=None, seen_BnW=None, origin_BNtn=None)
 
     def of_clips(self, order_B: Tensor) -> AgentView:
         """The same clips in another order."""
@@ -128,6 +132,7 @@ class AgentReader(nn.Module):
         self.embedding = StateEmbedding(width, options)
         self.relative = nn.Linear(len(RELATIVE), width, bias=False)
         self.relation = nn.Linear(len(RELATION), 2 * width, bias=False)
+        self.carried = nn.Linear(spec.dim + 1, width, bias=False) if options.carried else None
         self.motion = (
             AgentMotion(width, options.hidden, options.own_motion) if options.interactions == "motion" else None
         )
@@ -152,11 +157,17 @@ class AgentReader(nn.Module):
             states, embedded_BNW = self.motion(states, embedded_BNW, relation_BPF, select_i, select_j)
         with torch.autocast(target_index.device.type, enabled=False):
             relative_BNtR, closeness_BNt = relative_geometry(states, target_index, grid, self.spec.tubelet)
+        seen_BnW = origin_BNtn = None
+        if self.carried is not None:
+            seen_BnW = self.carried(last_seen(asked, self.spec.dim))
+            origin_BNtn = origins(states.geometry_BNG[..., 4:6], asked, self.spec.tubelet)
         return AgentView(
             states=states,
             embedded_BNW=embedded_BNW,
             relative_BNtR=relative_BNtR if self.options.relative_geometry else None,
             relative_WR=self.relative.weight,
+            seen_BnW=seen_BnW,
+            origin_BNtn=origin_BNtn,
             closeness_BNt=closeness_BNt,
             relation_BPF=relation_BPF,
             relation_VF=self.relation.weight,

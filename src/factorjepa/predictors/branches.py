@@ -1,16 +1,18 @@
 """The branches g_A, g_V, g_I, g_W and how their answers are summed into coordinates.
 
-Shapes: B clips, N agents, M = 2N, P pairs, p pairs of a chunk, t target tokens, W query width, V = 2W, H hidden width,
-r rank.
+Shapes: B clips, N agents, M = 2N, P pairs, p pairs of a chunk, t target tokens, n cells of a tubelet's grid, W query
+width, V = 2W, H hidden width, r rank, X fields of what was last seen.
 
 A branch is a two-layer MLP on the fused state `u = q + E(o) + R(geometry)` (pairs: two of them side by side, plus a map
-of their relation). Its first layer is linear, so it is applied to the parts: once per query, once per agent or pair,
-and through the composed `W1 R` to the few geometry fields. The fused states themselves, tokens x pairs x 768 numbers,
-never exist; the hidden states of pairs exist for `pair_chunk` pairs at a time, and only for clips that have so many.
+of their relation; where agents bring tokens along, plus K of those). Its first layer is linear, so it is applied to the
+parts: once per query, once per agent or pair, and through the composed `W1 R` to the few geometry fields. The fused
+states themselves, tokens x pairs x 768 numbers, never exist; the hidden states of pairs exist for `pair_chunk` pairs at
+a time, and only for clips that have so many.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
@@ -48,13 +50,17 @@ def _by_parts(weight_klHW: Tensor, query_BtW: Tensor, view: AgentView, bias_kH: 
     """
     query_kBl1tH = _mapped(query_BtW, weight_klHW).unsqueeze(3)
     agents_kBlN1H = _mapped(view.embedded_BNW, weight_klHW, bias_kH).unsqueeze(4)
-    if view.relative_BNtR is None:
-        return (query_kBl1tH + agents_kBlN1H).flatten(2, 3)
-    # Clip by clip, so that it lies in memory as the answer does; there are few fields to be copied for each layer.
-    fields_1B1mR = view.relative_BNtR.flatten(1, 2)[None, :, None]
-    relative_kBlmH = fields_1B1mR @ (weight_klHW @ view.relative_WR).transpose(2, 3)[:, None]
-    relative_kBlNtH = torch.unflatten(relative_kBlmH, 3, view.relative_BNtR.shape[1:3])
-    return (relative_kBlNtH + query_kBl1tH + agents_kBlN1H).flatten(2, 3)
+    parts = [query_kBl1tH, agents_kBlN1H]
+    if view.relative_BNtR is not None:
+        # Clip by clip, so that it lies in memory as the answer does; there are few fields to be copied for each layer.
+        fields_1B1mR = view.relative_BNtR.flatten(1, 2)[None, :, None]
+        relative_kBlmH = fields_1B1mR @ (weight_klHW @ view.relative_WR).transpose(2, 3)[:, None]
+        parts.insert(0, torch.unflatten(relative_kBlmH, 3, view.relative_BNtR.shape[1:3]))
+    if view.seen_BnW is not None and view.origin_BNtn is not None:
+        seen_kBlnH = _mapped(view.seen_BnW, weight_klHW)
+        origin_1B1mn = view.origin_BNtn.to(seen_kBlnH.dtype).flatten(1, 2)[None, :, None]
+        parts.insert(0, torch.unflatten(origin_1B1mn @ seen_kBlnH, 3, view.origin_BNtn.shape[1:3]))
+    return functools.reduce(torch.add, parts).flatten(2, 3)
 
 
 def _mapped(x_BnW: Tensor, weight_klHW: Tensor, bias_kH: Tensor | None = None) -> Tensor:
@@ -220,6 +226,20 @@ class Pairs(nn.Module):
         length_Bpt = torch.linalg.vector_norm(state_Bptr, dim=-1)  # its gradient at 0 is 0
         share_Bpt = strength_Bpt / (self.normalise + length_Bpt)
         return _weighted_sum(share_Bpt, state_Bptr), strength_Bpt
+
+
+class Recall(nn.Module):
+    """g_M: what a token's own place last showed, read beside its query. It starts by saying nothing."""
+
+    def __init__(self, dim: int, width: int, hidden: int, out: int) -> None:
+        super().__init__()
+        self.seen = nn.Linear(dim + 1, width, bias=False)
+        self.g_M = Head(width, hidden, out)
+        zero(self.g_M.last)
+
+    def forward(self, query_BtW: Tensor, seen_BtX: Tensor) -> Tensor:
+        hidden_BtH = F.gelu(self.g_M.first(query_BtW + self.seen(seen_BtX)))
+        return full(cast(Tensor, self.g_M.last(hidden_BtH)))
 
 
 class SparseInteractions(nn.Module):

@@ -15,10 +15,11 @@ from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
 from ..seeding import seed_of
 from .agents import AgentReader
-from .branches import GatedAgents, SparseInteractions, zero
+from .branches import GatedAgents, Recall, SparseInteractions, zero
 from .dictionaries import Dictionary, StartTokens, dictionaries_from, folded
 from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
+from .memory import at_own_place
 from .options import FactorizedOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
@@ -40,6 +41,7 @@ class FactorizedPredictor(LatentPredictor):
         self.reader = AgentReader(spec, options)
         self.early = Injection(width, options) if options.injection != "late" else None
         self.g_L = nn.Linear(width, ranks.layout)
+        self.recall = Recall(spec.dim, width, options.hidden, ranks.layout) if options.recalled else None
         self.agents = GatedAgents(width, ranks.agents, options)
         self.interactions = (
             SparseInteractions(width, ranks.interactions, options, options.pair_epsilon)
@@ -106,6 +108,8 @@ class FactorizedPredictor(LatentPredictor):
         if self.options.injection == "early":
             view = view.without_relative_geometry()
         c_L = full(self.g_L(query_BtW))
+        if self.recall is not None:
+            c_L = c_L + self.recall(query_BtW, at_own_place(asked, self.spec.dim))
         c_A, gate_logits_BtN = self.agents(query_BtW, view)
         if self.interactions is None:
             c_I, strengths_BtP = c_A.new_zeros(*c_A.shape[:2], self.options.scaled_ranks.interactions), None

@@ -33,11 +33,12 @@ class Injection(nn.Module):
     last layers start at zero, so a grafted predictor starts as it was.
     """
 
-    def __init__(self, width: int, options: AgentOptions) -> None:
+    def __init__(self, width: int, options: AgentOptions, out: int | None = None) -> None:
         super().__init__()
+        out = out or width
         self.epsilon = options.agent_epsilon
-        self.agents = GatedAgents(width, width, options)
-        self.pairs = Pairs(width, width, options, normalise=None) if options.interactions != "off" else None
+        self.agents = GatedAgents(width, out, options)
+        self.pairs = Pairs(width, out, options, normalise=None) if options.interactions != "off" else None
         zero(self.agents.g_A.last)
         if self.pairs is not None:
             zero(self.pairs.g_I.last)

@@ -20,7 +20,7 @@ from .query import Question
 
 Role = Literal["query", "head", "branch", "gate", "dictionary", "scale"]
 
-_BRANCHES = ("reader.", "early.", "late.", "agents.", "interactions.")  # read object states: no pretraining knows them
+_BRANCHES = ("reader.", "early.", "late.", "agents.", "interactions.", "recall.")  # no pretraining knows them
 _GATES = ("g_V", "g_W")  # of the branches, those that say how much counts, not what
 
 

@@ -15,9 +15,10 @@ from ..backbones.predictor import Predictor
 from ..backbones.spec import BackboneSpec
 from ..seeding import seed_of
 from .agents import AgentReader
-from .branches import zero
+from .branches import Recall, zero
 from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
+from .memory import at_own_place
 from .options import MonolithicOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
@@ -39,9 +40,11 @@ class MonolithicPredictor(LatentPredictor):
         self.query = QueryTransformer(spec)
         self.reader = AgentReader(spec, options) if options.injection != "none" else None
         self.early = Injection(width, options) if options.injection in ("early", "both") else None
-        self.late = Injection(width, options) if options.injection in ("late", "both") else None
+        late = options.injection in ("late", "both")
+        self.late = Injection(width, options, spec.dim if options.direct else width) if late else None
         self.extra = ResidualMlp(width, options.extra_hidden) if options.extra_hidden else None
         self.head = nn.Linear(width, spec.dim)
+        self.recall = Recall(spec.dim, width, options.hidden, spec.dim) if options.recalled else None
         self.heads = FactorHeads(PerFactor(width, width, width), options.target_width) if options.factor_heads else None
 
     @classmethod
@@ -68,11 +71,17 @@ class MonolithicPredictor(LatentPredictor):
         query_BtW = self.query(asked, noting(self.early, view, said))
         if self.late is not None:
             said.append(self.late(query_BtW, view))
-            query_BtW = query_BtW + said[-1].added_BtW
+            if not self.options.direct:
+                query_BtW = query_BtW + said[-1].added_BtW
         if self.extra is not None:
             query_BtW = query_BtW + self.extra(query_BtW)
+        tokens_BtD = full(cast(Tensor, self.head(query_BtW)))
+        if self.late is not None and self.options.direct:
+            tokens_BtD = tokens_BtD + said[-1].added_BtW
+        if self.recall is not None:
+            tokens_BtD = tokens_BtD + self.recall(query_BtW, at_own_place(asked, self.spec.dim))
         return Prediction(
-            tokens_BtD=full(cast(Tensor, self.head(query_BtW))),
+            tokens_BtD=tokens_BtD,
             factor_targets=None if self.heads is None else self.heads(PerFactor(query_BtW, query_BtW, query_BtW)),
             gate_logits_BtN=said[-1].gate_logits_BtN if said else None,
             strengths_BtP=said[-1].strengths_BtP if said else None,

@@ -29,6 +29,8 @@ class AgentOptions:
     hidden: int = 256  # of every two-layer branch (Panel B)
     normalise_states: bool = True  # LayerNorm on E(o); without it fresh states drown the pretrained queries
     relative_geometry: bool = True  # R: where a token lies relative to an agent's constant-velocity box
+    carried: bool = False  # agents bring along what the context last showed where they come from
+    recalled: bool = False  # the layout (of controls: the head) also reads what a token's own place last showed
     gate_prior: bool = True  # gates start from the token's closeness to that box; without it they die silently
     edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
     visibility: Literal["learned", "open"] = "learned"  # open: the visibility pathway is off, every agent counts fully
@@ -105,6 +107,7 @@ class MonolithicOptions(AgentOptions):
     """The monolithic controls: plain, given the same supervision, or given the same agents, geometry and pairs."""
 
     injection: Literal["none", "late", "early", "both"] = "none"  # none: the predictor knows no agents
+    direct: bool = False  # late injection adds to the tokens themselves, not to the queries, which are narrower
     factor_heads: bool = False  # supervision-matched: P_k read the pooled hidden states
     target_width: int = 256
     extra_hidden: int = 0  # of a residual MLP before the head that brings the budget level with the factorized one

@@ -1,0 +1,62 @@
+"""What the context last showed: where a token lies, and where an agent that gets there has come from.
+
+A query has heard of the context through a transformer that is narrower than the tokens. Branches that are given the
+tokens themselves can say what goes on as it was, and what moves along with an agent.
+
+Shapes: B clips, c context tokens, n cells of a tubelet's grid, t target tokens, N agents, X = D + 1 fields.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .geometry import token_places
+from .precision import full
+from .query import Question
+
+
+def last_seen(asked: Question, width: int) -> Tensor:
+    """Tokens of the last tubelet that the context shows, in their places: `[B, n, X]`, zeros where one is hidden.
+
+    X is the last level, normalised, and 1 for what is there.
+    """
+    cells = asked.grid[1] * asked.grid[2]
+    tokens_BcD = F.layer_norm(full(asked.context[..., -width:]), (width,)).to(asked.context.dtype)
+    shown_BcX = F.pad(tokens_BcD, (0, 1), value=1.0)
+    latest_Bc = asked.context_index // cells == _last_tubelet(asked)
+    at_Bc = torch.where(latest_Bc, asked.context_index % cells, cells)  # earlier ones go to a place that is cut off
+    placed = shown_BcX.new_zeros(len(shown_BcX), cells + 1, width + 1)
+    return placed.scatter(1, at_Bc[..., None].expand_as(shown_BcX), shown_BcX)[:, :cells]
+
+
+def at_own_place(asked: Question, width: int) -> Tensor:
+    """What was last seen where each target token lies, `[B, t, X]`."""
+    seen_BnX = last_seen(asked, width)
+    at_Bt = asked.target_index % seen_BnX.shape[1]
+    return seen_BnX.gather(1, at_Bt[..., None].expand(-1, -1, seen_BnX.shape[2]))
+
+
+def origins(velocity_BN2: Tensor, asked: Question, frames_per_tubelet: int) -> Tensor:
+    """Where what lies at a target token came from, had it moved with an agent: weights of cells `[B, N, t, n]`.
+
+    Bilinear, so that their gradient says which way the agent should have gone. What came from outside of the picture
+    has weights that add up to less than 1. Fp32: a place rounded to bf16 would be off by a part of a token.
+    """
+    tubelet_Bt, token_Bt2 = token_places(asked.target_index, asked.grid)
+    frames_B1t1 = ((tubelet_Bt - _last_tubelet(asked)) * frames_per_tubelet)[:, None, :, None]
+    from_BNt2 = token_Bt2[:, None] - velocity_BN2[:, :, None] * frames_B1t1
+    column_BNtw, row_BNth = (_hat(from_BNt2[..., axis], asked.grid[2 - axis]) for axis in (0, 1))
+    return (row_BNth[..., :, None] * column_BNtw[..., None, :]).flatten(-2)
+
+
+def _last_tubelet(asked: Question) -> Tensor:
+    """The latest of which the context shows anything, `[B, 1]`."""
+    return (asked.context_index // (asked.grid[1] * asked.grid[2])).amax(1, keepdim=True)
+
+
+def _hat(place: Tensor, cells: int) -> Tensor:
+    """Linear weights of the cells' middles beside `place` in [0, 1]: `[..., cells]`."""
+    middles = torch.arange(cells, device=place.device, dtype=place.dtype)
+    return (1.0 - (place[..., None] * cells - 0.5 - middles).abs()).clamp(min=0.0)

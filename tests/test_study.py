@@ -19,7 +19,7 @@ from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.config import preset_folder, resolve
 from factorjepa.corpus.manifest import Manifest
 from factorjepa.corpus.splits import Split
-from factorjepa.errors import BackboneError, ConfigError, StorageError, TrainingError
+from factorjepa.errors import BackboneError, ConfigError, FactorJEPAError, StorageError, TrainingError
 from factorjepa.storage import only_writer
 from factorjepa.study import STAGES, StudySettings
 from factorjepa.teacher.settings import TeacherSettings
@@ -94,7 +94,7 @@ def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) ->
 def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    splits = [Split.TRAIN, Split.TRAIN, Split.VALIDATION]
+    splits = [*4 * [Split.TRAIN], Split.VALIDATION]  # as many as a pass of the demo takes
     Manifest([make_clip(number, split) for number, split in enumerate(splits)]).write(tmp_path)
     with pytest.raises(ConfigError, match="has no test clips; give it more sources"):
         study(f"data={tmp_path}").check()
@@ -114,13 +114,40 @@ def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_on
         ("tuning={lr: [1e-3, 0.001]}", "more than once"),
         ("tuned={lora: {lrr: 4}}", "did you mean 'lr'"),
         ("tuned={lora: {method: full}}", "method is the study's own"),
+        ("training.data=elsewhere", "data is the study's own: set data"),
+        ("training.targets=elsewhere", "targets is the study's own: leave it out; packets lie in the corpus"),
+        ("tuned={full: {targets: elsewhere}}", "targets is the study's own"),
+        ("training.base=elsewhere", "base is the study's own"),
+        ("training.windows=elsewhere", "windows is the study's own"),
+        ("tuned={full: {size: 96}}", "full: size is of all runs of a study"),
+        ("training.size=70", "70x70 pixels are not whole patches"),
+        ("training.parallel=fsdp", "and there is one"),
+        ("training.losses={facto: 1}", "did you mean 'factor'"),
+        ("tuning={losses: [{facto: 1}, {facto: 2}]}", "did you mean 'factor'"),
+        ("training.trainable_blocks=99", "99 trainable blocks of an encoder with 8"),
+        ("training.trunk_cache=trunk", "'frozen' makes no update: there is no trunk to keep"),
+        ("training.batch=5000", "batch=5000 is more than the [0-9]+ clips that there are to train on"),
+        ("training.clips=5000", "clips=5000 is more than the [0-9]+ clips that there are to train on"),
         ("lpips=nowhere.pth", "lpips: there is no file nowhere.pth"),
         ("detector=nowhere.onnx", "detector: there is no file"),
     ],
 )
 def test_what_a_later_stage_would_refuse_is_refused_at_once(word: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(FactorJEPAError, match=complaint):
         study("methods=[frozen,full]", word).check()
+
+
+def test_packets_that_the_runs_could_not_read_are_refused_at_once() -> None:
+    study("methods=[frozen,full]", "teacher=[targets.grid=6]").check()  # nobody reads them
+    with pytest.raises(TrainingError, match="packets have a grid of 6 cells, 64 px give 8 tokens a side"):
+        study("methods=[frozen,factorjepa]", "teacher=[targets.grid=6]").check()
+
+
+def test_a_preset_of_runs_that_read_other_packets_is_refused_at_once(tmp_path: Path) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text((preset_folder() / "nano.yaml").read_text(encoding="utf-8") + "\ntargets: elsewhere\n")
+    with pytest.raises(ConfigError, match="targets is the study's own"):
+        study("methods=[frozen,full]", f"preset={preset}").check()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU may multiply in eight bits")

@@ -16,7 +16,7 @@ from .adaptation.reference import FULL
 from .backbones.packaged import packaged_weights
 from .config import Settings, resolve
 from .corpus.access import Corpus
-from .corpus.simulated import enough_clips, planned, sources_of
+from .corpus.simulated import SimulationPlan, enough_clips, planned, sources_of
 from .corpus.splits import Split
 from .corpus.windows import WindowSpec
 from .diagnostics.settings import EvaluateSettings
@@ -24,8 +24,8 @@ from .errors import ConfigError
 from .rendering.decoder import load_decoder
 from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
-from .training.acceleration import refuse_bits
 from .training.origin import check_weights
+from .training.refusing import accepted, refuse_misfit
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
@@ -34,6 +34,16 @@ from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
 _WINDOW = ("frames", "fps", "context")  # what packets and runs must agree on
+_SHARED = (*_WINDOW, "size", "arch", "weights")  # what all runs have, because packets and evaluator are theirs together
+# Settings of a single run that a study makes itself -> what to do instead.
+_ITS_OWN = {
+    "data": "set data",
+    "method": "set methods",
+    "seed": "set seeds",
+    "targets": "leave it out; packets lie in the corpus, and `teacher` says how they are made",
+    "base": "leave it out; methods that are made from a run of `full` find the study's",
+    "windows": "leave it out; they lie in the study's folder, and windows=false makes none",
+}
 STAGES: tuple[Stage, ...] = (
     "simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report",
 )  # fmt: skip
@@ -102,6 +112,7 @@ class StudySettings(Settings):
         """What later stages would refuse after hours of work is refused now."""
         for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
+        self._check_own()
         resolve(WorldSettings, self.world, self.street)
         taught, run = resolve(TeacherSettings, None, self.teaching()), self._run()
         for name in _WINDOW:
@@ -109,10 +120,13 @@ class StudySettings(Settings):
                 raise ConfigError(
                     f"teacher: {name}={given} is not what the runs see ({seen}): leave it out, or set training.{name}"
                 )
+        for name in _SHARED:
             own = [method for method, changes in self.tuned.items() if name in changes]
             if own or name in self.tuning:
                 where = f"tuned: {own[0]}" if own else "tuning"
-                raise ConfigError(f"{where}: {name} is of all runs of a study, as packets are: set training.{name}")
+                raise ConfigError(
+                    f"{where}: {name} is of all runs of a study, as packets and evaluator are: set training.{name}"
+                )
         resolve(EvaluateSettings, None, self.measuring, split=self.split, clips=self.tested)
         for name in ("lpips", "detector"):
             path = getattr(self, name)
@@ -124,17 +138,43 @@ class StudySettings(Settings):
                 raise ConfigError(f"data: {self.data} has no {listed(lacks)} clips; give it more sources, or others")
             if not os.access(self.data, os.W_OK):
                 raise ConfigError(f"data: {self.data} is read-only, and packets and strata go into it; take a copy")
-        self.candidates(Path(), Path())
+        tried = [one.job.settings for several in self.candidates(Path(), Path()).values() for one in several]
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]
         self._check_variants(jobs)
         for name in self.unused():  # may still be wrong
             resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **self.tuned[name]})
-        for arch, weights in {(job.arch, job.weights) for job in jobs}:
-            check_weights(arch, weights)
+        spec, clips = check_weights(run.arch, run.weights), self._training_clips()
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        for job in jobs:
-            refuse_bits(job, device)
+        for job in [*jobs, *tried]:
+            method = accepted(job, device)
+            refuse_misfit(job, spec, taught.targets.grid if method.reads_packets else None)
+            job.budget(spec)
+            shown = clips if job.clips is None else job.clips
+            if not job.batch <= shown <= clips:
+                less = f"clips={shown}" if shown > clips else f"batch={job.batch}"
+                raise ConfigError(
+                    f"{job.method}: {less} is more than the {min(shown, clips)} clips that there are to train on: set "
+                    f"a smaller training.{less.partition('=')[0]}, or more clips"
+                )
+
+    def _check_own(self) -> None:
+        """Runs that read other packets than the study makes, or start from elsewhere, would not be of this study."""
+        given = {*self.training, *self.tuning, *(key for values in self.tuned.values() for key in values)}
+        preset = resolve(TrainSettings, self.preset, data="-")
+        given |= {name for name in ("targets", "base", "windows") if getattr(preset, name) is not None}
+        if own := [f"{name} is the study's own: {instead}" for name, instead in _ITS_OWN.items() if name in given]:
+            raise ConfigError(f"training, tuned, tuning or preset: {'. '.join(own)}")
+
+    def _training_clips(self) -> int:
+        """At most so many are there, or will be."""
+        if self.data is not None:
+            return sum(clip.split == Split.TRAIN for clip in Corpus.open(Path(self.data)).manifest)
+        return sources_of(self._plan())[Split.TRAIN] * self.clips_per_source
+
+    def _plan(self) -> SimulationPlan:
+        world = resolve(WorldSettings, self.world, self.street)
+        return planned(world, self.world_seed, self.clips, self.clips_per_source, self.shares)
 
     def check_sources(self, corpus: Path) -> None:
         """Refuse a corpus whose measured clips nothing could be concluded from."""
@@ -147,8 +187,7 @@ class StudySettings(Settings):
 
     def check_plan(self) -> None:
         """Refuse streets that are still to be simulated, and that nothing could be concluded from."""
-        world = resolve(WorldSettings, self.world, self.street)
-        plan = planned(world, self.world_seed, self.clips, self.clips_per_source, self.shares)
+        plan = self._plan()
         if sources_of(plan)[Split(self.split)] < 2:
             enough = enough_clips(plan, Split(self.split))
             more = f"clips={enough} gives them two" if enough else "set more clips, or other shares"
@@ -270,9 +309,6 @@ class StudySettings(Settings):
     def jobs(self, data: Path, folder: Path, windows: Path | None = None) -> list[Job]:
         """The runs. What does not train needs one seed. `windows` were decoded before."""
         jobs = []
-        given = {*self.training, *self.tuning, *(key for values in self.tuned.values() for key in values)}
-        if own := sorted(given & {"data", "method", "seed"}):
-            raise ConfigError(f"training, tuned, tuning: {', '.join(own)} is the study's own (data, methods, seeds)")
         for name in self.methods:
             method = method_named(name)
             for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:

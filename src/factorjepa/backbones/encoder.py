@@ -139,19 +139,9 @@ class Encoder(nn.Module):
 
     def grid_of(self, video: Tensor) -> tuple[int, int, int]:
         """(tubelets, rows, columns) of a video, or an error that says which side does not divide."""
-        spec = self.spec
         if video.dim() != 5 or video.shape[1] != 3:
             raise BackboneError(f"encoder: expected a video [B, 3, T, H, W], got {list(video.shape)}")
-        frames, height, width = video.shape[2:]
-        if height % spec.patch or width % spec.patch:
-            raise BackboneError(
-                f"encoder: {height}x{width} pixels are not whole patches of {spec.patch}; resize or crop the video"
-            )
-        if frames > 1 and frames % spec.tubelet:
-            raise BackboneError(
-                f"encoder: {frames} frames are not whole tubelets of {spec.tubelet} (one frame is taken as an image)"
-            )
-        return max(1, frames // spec.tubelet), height // spec.patch, width // spec.patch
+        return self.spec.grid_of(*video.shape[2:])
 
     def freeze(self, blocks: int) -> None:
         """Freeze the tokeniser and the first `blocks` blocks (0: everything trains), with the norms of their taps."""

@@ -89,6 +89,18 @@ class BackboneSpec:
             problems.append(f"predictor_levels must be 1 or the number of taps, got {self.predictor_levels}")
         return problems
 
+    def grid_of(self, frames: int, height: int, width: int) -> tuple[int, int, int]:
+        """(tubelets, rows, columns) of a video, or an error that says which side does not divide."""
+        if height % self.patch or width % self.patch:
+            raise BackboneError(
+                f"encoder: {height}x{width} pixels are not whole patches of {self.patch}; resize or crop the video"
+            )
+        if frames > 1 and frames % self.tubelet:
+            raise BackboneError(
+                f"encoder: {frames} frames are not whole tubelets of {self.tubelet} (one frame is taken as an image)"
+            )
+        return max(1, frames // self.tubelet), height // self.patch, width // self.patch
+
     @property
     def levels(self) -> int:
         return len(self.taps)

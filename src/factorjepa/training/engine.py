@@ -25,7 +25,6 @@ from ..adaptation.budget import levelled
 from ..adaptation.reference import FULL
 from ..adaptation.wise import interpolate
 from ..backbones import Backbone
-from ..backbones.masks import future_split
 from ..config import defaults, dump
 from ..corpus.access import Corpus
 from ..corpus.loader import Batch, EvaluationLoader, Loader
@@ -36,13 +35,14 @@ from ..teacher.cache import PacketCache, clip_identities
 from ..teacher.scales import target_scales
 from ..transfer import Later
 from ..words import counted
-from .acceleration import accelerated, refuse_bits
+from .acceleration import accelerated
 from .batches import Scales, TrainingBatches, training_batch, validation_batches
 from .learner import Learner
-from .logs import Logs, refuse_missing
+from .logs import Logs
 from .origin import open_backbone
 from .parallel import Model, Processes, ReplicatedModel, ShardedModel, load_whole, whole
 from .pathways import PATHWAYS, Pathway
+from .refusing import accepted, refuse_misfit, refuse_trunk
 from .restore import put_back
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
@@ -74,16 +74,7 @@ class Engine:
     def __init__(self, settings: TrainSettings, device: torch.device, processes: Processes | None = None) -> None:
         self.settings, self.device = settings, device
         self.processes = processes or Processes(device)
-        self.processes.lay_out(settings.parallel)
-        refuse_missing(settings.log_to)
-        refuse_bits(settings, device, whole_weights=self.processes.mode != "fsdp")
-        self.method = settings.resolved_method()
-        if (self.method.interpolation is None) != (settings.base is None):
-            raise TrainingError(
-                f"method {self.method.name!r} does not start from another run: leave out base=RUN"
-                if settings.base
-                else f"method {self.method.name!r} is made from a finished run of `full`: name it with base=RUN"
-            )
+        self.method = accepted(settings, device, self.processes)
         corpus = Corpus.open(Path(settings.data))
         training = corpus.training()
         if settings.clips is not None:
@@ -122,7 +113,8 @@ class Engine:
         self.batches = TrainingBatches(self.loader, self.packets, self.elsewhere, self.method, settings.seed)
         torch.manual_seed(settings.seed)
         backbone = open_backbone(settings.arch, settings.weights, device)
-        self._refuse_misfit(backbone)
+        grid = self.packets.settings.targets.grid if self.packets is not None else None
+        refuse_misfit(settings, backbone.spec, grid)
         self.method = levelled(backbone.spec, self.method, settings.scope, settings.budget(backbone.spec))
         self.trunk: Trunk | None = None  # until it is known what trains
         self.learner = self._learner(backbone)
@@ -386,24 +378,12 @@ class Engine:
                 "waiting for its slices. Leave it out, or set parallel=ddp"
             )
         cut = lowest_trained(self.learner.weights(), self.learner.spec.depth)
-        if not self.method.trains or not cut:
-            why = "trains the encoder from its first block on" if self.method.trains else "makes no update"
-            raise TrainingError(f"method {self.method.name!r} {why}: there is no trunk to keep, leave out trunk_cache")
+        if not cut:
+            refuse_trunk(self.method)
         clips = [clip.clip_id for loader in (self.loader, self.evaluation) for clip in loader.clips]
         return trunk_of(
             settings, self.learner.encoder, cut, clips, self.corpus, in_bf16(settings, self.device), self.processes.rank
         )
-
-    def _refuse_misfit(self, backbone: Backbone) -> None:
-        """What would only show at the first batch: sizes that do not divide, a context without a future."""
-        settings, spec = self.settings, backbone.spec
-        grid = backbone.encoder.grid_of(torch.empty(1, 3, settings.frames, settings.size, settings.size, device="meta"))
-        future_split(grid, settings.context // spec.tubelet)
-        if self.packets is not None and self.packets.settings.targets.grid % grid[1]:
-            raise TrainingError(
-                f"packets have a grid of {self.packets.settings.targets.grid} cells, {settings.size} px give {grid[1]} "
-                f"tokens a side: make packets with targets.grid={grid[1]} or a multiple of it, into another folder"
-            )
 
     def _interpolate(self, base: RunDirectory, share: float) -> None:
         """WiSE-FT: the encoder between the pretrained one and the base run's best, the predictor the base run's."""

@@ -18,9 +18,9 @@ def open_backbone(arch: str, weights: str | None, device: torch.device) -> Backb
     return load(*_named(arch, weights), device=device, dtype=torch.float32)
 
 
-def check_weights(arch: str, weights: str | None) -> None:
+def check_weights(arch: str, weights: str | None) -> BackboneSpec:
     """Refuse now what `open_backbone` would refuse: weights that are not there, or are of another architecture."""
-    fitting(*_named(arch, weights))
+    return fitting(*_named(arch, weights))[1]
 
 
 def _named(arch: str, weights: str | None) -> tuple[Path, str | BackboneSpec]:

@@ -1,0 +1,55 @@
+"""What a run refuses by its settings alone: said before anything is opened, and by a study before its first stage."""
+
+from __future__ import annotations
+
+import torch
+
+from ..adaptation import Method
+from ..adaptation.prepare import ADAPTERS
+from ..backbones.masks import future_split
+from ..backbones.spec import BackboneSpec
+from ..errors import TrainingError
+from .acceleration import refuse_bits
+from .logs import refuse_missing
+from .parallel import Processes
+from .settings import TrainSettings
+
+
+def accepted(settings: TrainSettings, device: torch.device, processes: Processes | None = None) -> Method:
+    """The method that a run with these settings trains; an error where it could not begin."""
+    processes = processes or Processes(device)
+    processes.lay_out(settings.parallel)
+    refuse_missing(settings.log_to)
+    refuse_bits(settings, device, whole_weights=processes.mode != "fsdp")
+    method = settings.resolved_method()
+    if (method.interpolation is None) != (settings.base is None):
+        raise TrainingError(
+            f"method {method.name!r} does not start from another run: leave out base=RUN"
+            if settings.base
+            else f"method {method.name!r} is made from a finished run of `full`: name it with base=RUN"
+        )
+    if settings.trunk_cache is not None and (not method.trains or method.encoder in ("all", *ADAPTERS)):
+        refuse_trunk(method)
+    return method
+
+
+def refuse_trunk(method: Method) -> None:
+    why = "trains the encoder from its first block on" if method.trains else "makes no update"
+    raise TrainingError(
+        f"method {method.name!r} {why}: there is no trunk to keep, leave out trunk_cache (in a study, name it under "
+        "`tuned` for the methods that have a trunk)"
+    )
+
+
+def refuse_misfit(settings: TrainSettings, spec: BackboneSpec, packets: int | None) -> None:
+    """What would only show at the first batch: sizes that do not divide, a context without a future.
+
+    `packets` have so many cells a side; None: none are read.
+    """
+    grid = spec.grid_of(settings.frames, settings.size, settings.size)
+    future_split(grid, settings.context // spec.tubelet)
+    if packets is not None and packets % grid[1]:
+        raise TrainingError(
+            f"packets have a grid of {packets} cells, {settings.size} px give {grid[1]} tokens a side: make packets "
+            f"with targets.grid={grid[1]} or a multiple of it, into another folder"
+        )

@@ -59,7 +59,11 @@ class TestFamilies:
         found = compare(scores_of(rows_of({"factorjepa": 0.0, "factorjepa_raw": 0.1})), PAPER)
         decisions = {row.contrast: row.decision for row in found.contrasts}
         assert decisions["pkg"] == "untestable: no scores of auto_rgn"
-        assert "not testable, a method is missing: DI+, INT, pkg, total" in found.notes[0]
+        assert found.notes[0] == (
+            "nano: 4 of 5 prespecified tests could not be made: p-values are adjusted for the 1 that could, and Holm "
+            "multiplies the smallest by 1 instead of 5. Not made: pkg and total (no scores of auto_rgn); INT (no "
+            "scores of factorjepa_int); DI+ (no scores of factorjepa_di)"
+        )
 
     def test_the_verdict_calls_a_trade_off_by_its_name(self) -> None:
         infos = [FUTURE, MOTION]

@@ -33,6 +33,32 @@ def partial() -> Material:
     return Material("x", scores, compare(scores, QUICK))
 
 
+def test_a_diagnostic_that_joined_methods_lack_is_a_caution_that_says_what_the_adjusted_family_lost() -> None:
+    small = {"cities": 8, "sources": 2, "clips": 1, "structure": False}
+    whole = synthetic.scores(**small, methods=("frozen", "factorjepa", "factorjepa_raw", "factorjepa_int"))
+    other = synthetic.scores(**small, methods=("auto_rgn", "factorjepa_di"))
+    without = [row for row in other.table.to_pylist() if row["diagnostic"] != "motion_cosine"]
+    diagnostics = {name: info for name, info in other.diagnostics.items() if name != "motion_cosine"}
+    scores = Scores.joined([whole, Scores.of_rows(without, diagnostics, other.evaluator, other.runs)])
+    (said,) = [one for one in cautions(Material("x", scores, compare(scores, QUICK))) if "prespecified" in one[:40]]
+    assert isinstance(said, Caution)
+    assert said.said == (
+        "3 of 20 prespecified tests could not be made: p-values are adjusted for the 17 that could, and Holm "
+        "multiplies the smallest by 17 instead of 20."
+    )
+    assert said.who == (
+        "Not made: pkg and total on Motion cosine (not measured for Auto-RGN); DI+ on Motion cosine (not measured for "
+        "factorjepa_di)."
+    )
+    assert not any("could not be made" in one for one in cautions(_complete(small)))
+
+
+def _complete(small: dict[str, Any]) -> Material:
+    methods = ("factorjepa", "factorjepa_raw", "factorjepa_int", "factorjepa_di", "auto_rgn")
+    scores = synthetic.scores(**small, methods=methods)
+    return Material("x", scores, compare(scores, QUICK))
+
+
 class TestWithoutTheBaseline:
     """Auto-RGN was not evaluated, other methods were: the page says so, and does not deny what was tested."""
 

@@ -11,6 +11,7 @@ from ..scores import RunInfo
 from ..statistics.compare import FEW_CITIES
 from ..statistics.deciding import about_seeds, most_freedom
 from ..statistics.intervals import expected_coverage
+from ..statistics.untested import untested
 from ..statistics.verdict import LEAST_CITIES
 from ..training.tuning import FROM_FILE
 from ..words import apart, counted, listed
@@ -57,6 +58,7 @@ def cautions(material: Material) -> list[str]:
         )
     if clips < FEW_CLIPS or sources < FEW_SOURCES:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
+    said += [one for backbone in material.backbones for one in smaller_family(material, backbone)]
     trained = [run for run in scores.runs if _trains(run)]
     if trained:
         said += _few_seeds(material)
@@ -69,6 +71,16 @@ def cautions(material: Material) -> list[str]:
     for backbone in material.backbones:
         said += [*unequal_training(material, backbone), *closed_pathways(material, backbone)]
     return said
+
+
+def smaller_family(material: Material, backbone: str) -> list[str]:
+    """Prespecified tests that are missing: p-values are of a smaller family than was planned."""
+    rows = [row for row in material.comparison.contrasts if row.backbone == backbone]
+    said, which = untested(rows, {name: info.title for name, info in material.scores.diagnostics.items()})
+    if not said:
+        return []
+    where = f"{backbone}: {said}" if len(material.backbones) > 1 else f"{said[0].upper()}{said[1:]}"
+    return [Caution(f"{where}.", f"Not made: {which}.")]
 
 
 def _few_seeds(material: Material) -> list[str]:

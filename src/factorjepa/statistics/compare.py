@@ -24,13 +24,14 @@ from .intervals import bca, expected_coverage, p_value, separation
 from .measures import Array, Measure, alternatives_of, direction_of, measures_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
-from .pairing import Pair, Unpaired, missing_seeds, own_requests, pair_up, trained_once
+from .pairing import Pair, Unpaired, lacking, missing_seeds, own_requests, pair_up, trained_once
 from .panel import Panel, panel_of
 from .pareto import pareto_rows
 from .pooling import Pool, pool_of
 from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
+from .untested import untested
 from .verdict import LEAST_CITIES, RULE, UNTESTABLE, decide, decide_as_the_paper, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
@@ -68,9 +69,13 @@ def compare(
     score_rows: list[ScoreRow] = []
     contrast_rows: list[ContrastRow] = []
     notes: list[str] = []
+    names = {name: info.title for name, info in scores.diagnostics.items()}
     for panel in panels:
         work = _Backbone(panel, settings)
-        for name in panel.blocks:
+        for name, info in scores.diagnostics.items():
+            if name not in panel.blocks:
+                work.unmeasured(info)
+                continue
             work.diagnostic(name)
             done += 1
             if progress:
@@ -78,9 +83,8 @@ def compare(
         work.adjust()
         score_rows += work.scores
         contrast_rows += work.rows
-        notes += work.notes()
+        notes += work.notes(names)
     titles = {**(catalogue or {}), **{method: panel.title(method) for panel in panels for method in panel.methods}}
-    names = {name: info.title for name, info in scores.diagnostics.items()}
     pareto = [row for panel in panels for row in pareto_rows(panel.backbone, score_rows, panel.about)]
     said = verdict(contrast_rows, titles, names)
     about = dataclasses.asdict(settings) | {"decided_by": RULE}
@@ -133,6 +137,20 @@ class _Backbone:
         diagnostics = list(self.panel.blocks)
         self.scores.sort(key=lambda row: (diagnostics.index(row.diagnostic), not row.headline))
 
+    def unmeasured(self, info: DiagnosticInfo) -> None:
+        """A diagnostic that no run of this backbone has: what was prespecified on it says that it cannot be tested."""
+        for contrast in self.contrasts:
+            if contrast.confirmatory and info.status == "primary":
+                why = lacking(self.panel, contrast, ())
+                self.rows.append(self._row(contrast, info, f"{UNTESTABLE}: {why}"))
+
+    def _row(self, contrast: Contrast, info: DiagnosticInfo, decision: str = "") -> ContrastRow:
+        family = "primary" if contrast.confirmatory and info.status == "primary" else "exploratory"
+        return ContrastRow(
+            self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family,
+            decision=decision,
+        )  # fmt: skip
+
     def adjust(self) -> None:
         """Holm over the confirmatory family, Benjamini-Hochberg over the rest, then the decisions."""
         for family, adjustment, adjusted in (
@@ -153,8 +171,8 @@ class _Backbone:
         order = [contrast.name for contrast in self.contrasts]
         self.rows.sort(key=lambda row: order.index(row.contrast))  # stable: diagnostics keep theirs
 
-    def notes(self) -> list[str]:
-        """What a reader of the whole must know."""
+    def notes(self, diagnostics: Mapping[str, str]) -> list[str]:
+        """What a reader of the whole must know; `diagnostics` are titles by name."""
         said, place = [], self.panel.hierarchy
         if place.cities == 1:
             said.append("one city: sources were resampled, and nothing is said about other cities")
@@ -163,7 +181,11 @@ class _Backbone:
             said.append(f"{narrow}, and p-values are too small; decisions allow for it")
         if place.cities < LEAST_CITIES:
             said.append(f"nothing is decided: it takes at least {LEAST_CITIES} cities")
-        absent = sorted({c.name for c in self.contrasts if not {c.a, c.b} <= {*self.panel.methods}})
+        smaller, which = untested(self.rows, diagnostics)
+        if smaller:
+            said.append(f"{smaller}. Not made: {which}")
+        asked = [one for one in self.contrasts if not one.confirmatory]
+        absent = sorted({one.name for one in asked if not {one.a, one.b} <= {*self.panel.methods}})
         if absent:
             said.append(f"not testable, a method is missing: {', '.join(absent)}")
         family = sum(row.family == "primary" and not np.isnan(row.p) for row in self.rows)
@@ -244,9 +266,8 @@ class _Backbone:
     ) -> ContrastRow | None:
         """The row of a contrast, undecided; None where it is neither testable nor part of the confirmatory family."""
         contrast, confidence = pair.contrast, self.settings.confidence
-        confirmatory = contrast.confirmatory and info.status == "primary"
-        family = "primary" if confirmatory else "exploratory"
-        row = ContrastRow(self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family)
+        row = self._row(contrast, info)
+        confirmatory = row.family == "primary"
         if isinstance(pair, Unpaired):
             row.decision = f"{UNTESTABLE}: {pair.why}"
             return row if confirmatory else None

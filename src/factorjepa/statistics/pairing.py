@@ -5,7 +5,7 @@ Legend: N clips.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..words import counted
@@ -47,12 +47,8 @@ def own_requests(estimator: Estimator, measure: Measure) -> dict[str, Request]:
 def pair_up(estimator: Estimator, measure: Measure, contrast: Contrast, own: Mapping[str, Request]) -> Pair | Unpaired:
     """Both sides on what they share."""
     panel = estimator.panel
-    absent = [method for method in (contrast.a, contrast.b) if method not in panel.methods]
-    if absent:
-        return Unpaired(contrast, f"no scores of {' and '.join(map(panel.title, absent))}")
-    unmeasured = [method for method in (contrast.a, contrast.b) if method not in own]
-    if unmeasured:
-        return Unpaired(contrast, f"not measured for {' and '.join(map(panel.title, unmeasured))}")
+    if why := lacking(panel, contrast, own):
+        return Unpaired(contrast, why)
     seeds_a, seeds_b, note = _seeds(panel, own[contrast.a], own[contrast.b])
     first_N = estimator.defined(measure, contrast.a, seeds_a)
     second_N = estimator.defined(measure, contrast.b, seeds_b)
@@ -64,6 +60,15 @@ def pair_up(estimator: Estimator, measure: Measure, contrast: Contrast, own: Map
     notes = [note, f"{counted(dropped, 'clip')} left out: a value for one method only" if dropped else ""]
     paired = seeds_a == seeds_b or _untrained(panel, a) or _untrained(panel, b)
     return Pair(contrast, a, b, paired, dropped, "; ".join(each for each in notes if each))
+
+
+def lacking(panel: Panel, contrast: Contrast, measured: Collection[str]) -> str:
+    """Why a contrast cannot be made on a diagnostic that these methods were measured on; nothing where it can."""
+    absent = [method for method in (contrast.a, contrast.b) if method not in panel.methods]
+    if absent:
+        return f"no scores of {' and '.join(map(panel.title, absent))}"
+    unmeasured = [method for method in (contrast.a, contrast.b) if method not in measured]
+    return f"not measured for {' and '.join(map(panel.title, unmeasured))}" if unmeasured else ""
 
 
 def missing_seeds(panel: Panel, request: Request) -> str:

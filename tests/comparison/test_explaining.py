@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import ClassVar
@@ -11,9 +12,10 @@ import pytest
 from factorjepa.adaptation import METHODS, known
 from factorjepa.cli import main
 from factorjepa.report.making import make_report
+from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
 from factorjepa.statistics.contrasts import PRESPECIFIED, extended
-from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, Explained, explained, standing_in
+from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, explained, told
 from factorjepa.statistics.verdict import brief
 
 from .tables import FUTURE, SLOPE, rows_of, scores_of
@@ -158,10 +160,66 @@ class TestVariants:
         alone = {(one.a, one.b) for one in extended(["factorjepa_chosen@slow", "lora"], families)}
         assert ("factorjepa_chosen@slow", "lora") in alone
 
-    def test_pages_show_variants(self, tmp_path: Path) -> None:
-        scores_of(rows_of(self.SHIFTS)).write(tmp_path / "scores.parquet")
-        page = make_report(tmp_path, settings=QUICK).page.read_text(encoding="utf-8")
-        assert "@slow instead of the usual settings" in page
+    MANY: ClassVar = {
+        **SHIFTS, "factorjepa_raw_chosen": 0.3, "mono_matched_late_chosen": 0.35, "auto_rgn_views": 0.4,
+        "auto_rgn_views@long": 0.4,
+    }  # fmt: skip
+    BETWEEN: ClassVar = {
+        ("factorjepa_chosen", "auto_rgn"), ("factorjepa_chosen", "factorjepa_raw_chosen"),
+        ("factorjepa_chosen", "mono_matched_late_chosen"), ("factorjepa_chosen", "auto_rgn_views"),
+        ("factorjepa_raw_chosen", "auto_rgn"), ("mono_matched_late_chosen", "auto_rgn"),
+        ("mono_matched_late_chosen", "auto_rgn_views"), ("auto_rgn_views", "auto_rgn"),
+    }  # fmt: skip
+
+    def many(self) -> Scores:
+        scores = scores_of(rows_of(self.MANY))
+        runs = [dataclasses.replace(run, family=known(run.method).family) for run in scores.runs]  # type: ignore[union-attr]
+        return Scores(scores.table, scores.diagnostics, scores.evaluator, runs)
+
+    def test_of_a_variant_is_told_what_it_changes_and_what_it_is_beside_controls(self) -> None:
+        rows = compare(self.many(), QUICK).explained()
+        shown, more = told(rows)
+        assert {(row.a, row.b) for row in shown["methods"]} == self.BETWEEN
+        assert {(row.a, row.b) for row in shown["variants"]} == {
+            ("auto_rgn@long", "auto_rgn"), ("auto_rgn_views@long", "auto_rgn_views"),
+            ("factorjepa_chosen@slow", "factorjepa_chosen"), ("factorjepa_chosen@slow", "mono_matched_late_chosen"),
+            ("factorjepa_chosen@slow", "auto_rgn_views"), ("factorjepa_chosen", "auto_rgn_views@long"),
+        }  # fmt: skip
+        assert more == len({(row.a, row.b) for row in rows}) - 8 - 6 > 0
+
+    def test_what_is_shown_does_not_change_what_is_adjusted_together(self) -> None:
+        scores = self.many()
+        plain = Scores(
+            scores.table, scores.diagnostics, scores.evaluator,
+            [dataclasses.replace(run, family="generic") for run in scores.runs],
+        )  # fmt: skip
+        steps = compare(scores, QUICK).explained()
+        assert [dataclasses.replace(row, told="") for row in steps] == [
+            dataclasses.replace(row, told="") for row in compare(plain, QUICK).explained()
+        ]
+        known_pairs = {(row.a, row.b) for row in compare(scores, QUICK).contrasts if row.adjustment}
+        assert {(row.a, row.b) for row in steps} <= known_pairs  # told or not, a step counts in its family
+
+    def test_page_and_terminal_tell_methods_first_and_leave_other_steps_to_the_table_of_all(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.many().write(tmp_path / "scores.parquet")
+        monkeypatch.setattr(sys, "argv", ["factorjepa", "compare", str(tmp_path), "--replicates", "400", "--no-mixed"])
+        with pytest.raises(SystemExit):
+            main()
+        page = make_report(tmp_path).page
+        title = "everything, late states; Auto-RGN's blocks (@slow)"
+        html = page.read_text(encoding="utf-8").replace("&#39;", "'").replace("&#x27;", "'")
+        first, variants = html.index("what a step is worth"), html.index("what variants change")
+        assert first < html.index("late states, targets and factorization, given stages and views") < variants
+        assert variants < html.index("@slow instead of the usual settings, factorjepa_chosen")
+        assert title not in html
+        assert "more, in which a variant stands in for its method, in explained.csv" in html
+        assert title in (page.parent / "tables" / "explained.csv").read_text(encoding="utf-8")
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "what variants change, and what they are beside controls" in printed
+        assert "more with variants: explained.csv" in printed
+        assert "(@slow)" in printed  # beside controls
 
 
 def test_where_the_paper_s_form_was_not_run_another_stands_against_all_competitors() -> None:
@@ -172,15 +230,12 @@ def test_where_the_paper_s_form_was_not_run_another_stands_against_all_competito
     assert ("factorjepa", "lora") in {(one.a, one.b) for one in extended([*families, "factorjepa"], families)}
 
 
-def test_a_step_is_told_once_and_again_apart_where_a_variant_stands_in() -> None:
-    def row(a: str, b: str) -> Explained:
-        return Explained("nano", f"{b} to {a}", a, b, "future_l1", "", 0.1)
-
-    rows = [
-        row("auto_rgn@long", "auto_rgn"), row("factorjepa", "auto_rgn"), row("factorjepa", "auto_rgn@long"),
-        row("factorjepa_raw@slow", "auto_rgn"),
-    ]  # fmt: skip
-    assert standing_in(rows) == {"auto_rgn@long to factorjepa"}  # of RAW there is no other
+def test_a_variant_whose_method_was_not_run_is_told_like_a_method() -> None:
+    shifts = {"auto_rgn": 0.5, "auto_rgn@long": 0.4, "factorjepa_chosen@slow": 0.2}
+    shown, more = told(compare(scores_of(rows_of(shifts)), QUICK).explained())
+    assert {(row.a, row.b) for row in shown["methods"]} == {("factorjepa_chosen@slow", "auto_rgn")}
+    assert {(row.a, row.b) for row in shown["variants"]} == {("auto_rgn@long", "auto_rgn")}
+    assert not more
 
 
 def test_a_decision_in_brief_keeps_that_it_is_unstable() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, explained, standing_in, worth_showing
+from ..statistics.explaining import AREA, COLUMNS, Explained, Ladder, told, worth_showing
 from ..statistics.verdict import BETTER, WORSE, brief
 from ..words import counted
 from .cautions import differing
@@ -20,7 +20,8 @@ _SAID = (
     f"adjusted over all contrasts that are not prespecified. {AREA} is the area under the masking curve; it has an "
     "interval over cities and no decision of its own. \u201cChosen blocks\u201d: those train that Auto-RGN\u2019s "
     "rule chooses, instead of the top ones; \u201cboth\u201d: object states enter early and late; "
-    "\u201c@word\u201d: the method with other settings."
+    "\u201c@word\u201d: the method with other settings, a variant. Of one is shown what it changes, and what becomes "
+    "of the step between a method and its control where it stands in for either."
 )
 
 
@@ -37,17 +38,17 @@ def explained_section(material: Material, ladder: Ladder) -> Markup | None:
 
 
 def _table(material: Material, backbone: str, ladder: Ladder) -> Markup | None:
-    found = explained(material.comparison.contrasts, backbone, ladder)
+    found = [row for row in material.comparison.explained(ladder) if row.backbone == backbone]
     if not worth_showing(found, ladder):
         return None
-    again = standing_in(found)
-    caption = f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain"
-    first = _rows(material, backbone, [row for row in found if row.step not in again], caption, ladder)
-    if not again:
-        return first
-    heading = f"The same where variants stand in for their methods: {counted(len(again), 'step')}"
-    others = _rows(material, backbone, [row for row in found if row.step in again], f"{caption}; variants", ladder)
-    return joined(first, tag("details", tag("summary", heading), others))
+    shown, more = told(found)
+    captions = {
+        "methods": f"{backbone}: what a step is worth, with 95 % intervals; positive is a gain",
+        "variants": f"{backbone}: what variants change, and what they are beside controls; positive is a gain",
+    }
+    tables = [_rows(material, backbone, rows, captions[where], ladder) for where, rows in shown.items()]
+    left = f"{counted(more, 'step')} more, in which a variant stands in for its method, in {ladder.name}.csv."
+    return joined(tables, tag("p", left) if more else None)
 
 
 def _rows(material: Material, backbone: str, found: Sequence[Explained], caption: str, ladder: Ladder) -> Markup:

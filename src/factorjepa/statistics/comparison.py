@@ -64,7 +64,8 @@ class Comparison:
     def explained(self, ladder: Ladder = LADDERS[0]) -> list[Explained]:
         """What explains a gain, or what each part is worth, of every backbone."""
         backbones = dict.fromkeys(row.backbone for row in self.contrasts)
-        return [row for backbone in backbones for row in explained(self.contrasts, backbone, ladder)]
+        families = {row.method: row.family for row in self.scores}
+        return [row for backbone in backbones for row in explained(self.contrasts, backbone, ladder, families)]
 
     def json(self) -> str:
         return json.dumps(plain(dataclasses.asdict(self)), indent=1, allow_nan=False) + "\n"

@@ -8,9 +8,11 @@ out.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ..words import AT, base_of
 from .rows import NAN, ContrastRow, Number
@@ -224,6 +226,11 @@ COLUMNS = (
 AREA = "Masking AUC"  # what people call that variant
 
 
+Told = Literal["methods", "variants", ""]
+"""Where a step is told: among those between methods, among those of variants, or only where all are."""
+CONTROL = "control"  # the family of methods that are there to be compared with
+
+
 @dataclass(frozen=True)
 class Explained:
     """A step on a diagnostic; positive favours `a`. A variant has an interval and no decision of its own."""
@@ -238,6 +245,7 @@ class Explained:
     low: Number = NAN
     high: Number = NAN
     decision: str = ""
+    told: Told = "methods"
 
 
 def variant_steps(methods: Collection[str]) -> list[Step]:
@@ -262,25 +270,49 @@ def with_variants(steps: Sequence[Step], methods: Collection[str]) -> list[Step]
     return found
 
 
-def explained(contrasts: Sequence[ContrastRow], backbone: str, ladder: Ladder = LADDERS[0]) -> list[Explained]:
-    """The steps that were measured, in their order, each on every column."""
+def explained(
+    contrasts: Sequence[ContrastRow],
+    backbone: str,
+    ladder: Ladder = LADDERS[0],
+    families: Mapping[str, str] | None = None,
+) -> list[Explained]:
+    """The steps that were measured, in their order, each on every column; `families` are those of methods."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
     methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
     changed = variant_steps(methods) if ladder.variants else []
-    found = []
+    found: list[Explained] = []
     for step in [*with_variants(ladder.steps, methods), *changed]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]
         if any(math.isfinite(row.effect) for row in rows):
             found += rows
-    return found
+    pairs = {(row.a, row.b) for row in found}
+    return [dataclasses.replace(row, told=_told(row.a, row.b, pairs, families or {})) for row in found]
 
 
-def standing_in(rows: Sequence[Explained]) -> set[str]:
-    """Steps that are there a second time because a variant stands in for its method: the first says most."""
-    pairs = {(row.a, row.b) for row in rows}
-    return {
-        row.step for row in rows if (meant := (base_of(row.a), base_of(row.b))) != (row.a, row.b) and meant in pairs
-    }
+def _told(a: str, b: str, pairs: Collection[tuple[str, str]], families: Mapping[str, str]) -> Told:
+    """Of a variant: what it changes, and what becomes of the step between a method and its control.
+
+    Elsewhere the step between the methods themselves says most, and dozens of others would hide it. A variant whose
+    method was not run is told like a method.
+    """
+    meant = (base_of(a), base_of(b))
+    if meant[0] == meant[1]:
+        return "variants"
+    if meant == (a, b) or meant not in pairs:
+        return "methods"
+    return "variants" if families.get(b) == CONTROL != families.get(a) else ""
+
+
+def told(rows: Sequence[Explained]) -> tuple[dict[Told, list[Explained]], int]:
+    """The rows of steps between methods and of variants, where there are any, and how many more steps there are.
+
+    What a variant changes comes before what it is beside controls.
+    """
+    found: dict[Told, list[Explained]] = {}
+    for where in ("methods", "variants"):
+        if its := [row for row in rows if row.told == where]:
+            found[where] = sorted(its, key=lambda row: base_of(row.a) != base_of(row.b))
+    return found, len({row.step for row in rows if not row.told})
 
 
 def worth_showing(rows: Sequence[Explained], ladder: Ladder) -> bool:

@@ -106,17 +106,21 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
 
 def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
     """What explains a gain and what each part is worth, where enough steps were measured."""
-    from ..statistics.explaining import LADDERS, standing_in, worth_showing
+    from ..statistics.explaining import LADDERS, told, worth_showing
 
     for ladder in LADDERS:
         rows = [row for row in found.explained(ladder) if row.backbone == backbone]
         if worth_showing(rows, ladder):
-            again = standing_in(rows)
-            rows = [row for row in rows if row.step not in again]
+            shown, more = told(rows)
             asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
-            said = "Steps that change one thing, besides what was tuned; positive is a gain; exploratory"
-            more = f". {counted(len(again), 'step')} with variants in their place: {ladder.name}.csv" if again else ""
-            yield _steps(rows, f"{backbone}: {asked} {said}{more}", titles)
+            said = {
+                "methods": f"{asked} Steps that change one thing, besides what was tuned",
+                "variants": "what variants change, and what they are beside controls",
+            }
+            left = f"; {counted(more, 'step')} more with variants: {ladder.name}.csv" if more else ""
+            for where, its in shown.items():
+                more_said = left if where == [*shown][-1] else ""
+                yield _steps(its, f"{backbone}: {said[where]}; positive is a gain; exploratory{more_said}", titles)
 
 
 def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Table:
@@ -126,10 +130,10 @@ def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Tab
     from ..statistics.verdict import brief
 
     table = _table(title)
-    table.add_column("what changes", max_width=30)
+    table.add_column("what changes")
     for diagnostic, variant in COLUMNS:
         heading = AREA if variant else titles.get(diagnostic, diagnostic)
-        table.add_column(heading, justify="right", min_width=15, no_wrap=True)
+        table.add_column(heading, justify="right", width=15)  # of an interval; decisions may take two lines
     for step in dict.fromkeys(row.step for row in rows):
         cells = []
         for row in (row for row in rows if row.step == step):

@@ -97,6 +97,12 @@ class RunInfo:
     updates: int | None = None  # made in training, of which `step` was chosen; None: not recorded
     processes: tuple[int, ...] = ()  # that made updates; several where a run went on with more or fewer; none: unknown
     closed: tuple[str, ...] | None = None  # pathways that no longer opened when the run ended; None: not recorded
+    trained_on: str = ""  # device, how many runs at a time and since when; empty: not recorded
+
+    @property
+    def go(self) -> tuple[str, ...]:
+        """What it shares with runs that were trained together with it: only their seconds compare."""
+        return (*self.trained_by, self.trained_on)
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> RunInfo:

@@ -41,6 +41,18 @@ def test_a_run_that_is_told_to_stop_saves_first_and_goes_on_later(
     assert job.done
 
 
+def test_a_run_knows_in_which_go_it_was_trained(settings: Make, tmp_path: Path) -> None:
+    jobs = [Job(settings(method="auto_rgn", updates=1), tmp_path / name) for name in ("a", "b")]
+    later = Job(settings(method="auto_rgn", updates=1), tmp_path / "c")
+    train_all(jobs, CPU, workers=1)
+    train_all([later], CPU, workers=1)
+    first, second, third = (RunDirectory(job.out).trained_on() for job in (*jobs, later))
+    assert first == second != third
+    assert ", 1 at a time, since 20" in first
+    train_all(jobs := [Job(job.settings, tmp_path / f"{job.out.name}-2") for job in jobs], CPU, workers=2)
+    assert all(", 2 at a time, since 20" in RunDirectory(job.out).trained_on() for job in jobs)
+
+
 def _interrupted(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -134,11 +146,11 @@ def test_a_run_without_room_is_finished_after_the_others_with_fewer_at_a_time(
         return [job for job in left if job.out.name == "large"]
 
     monkeypatch.setattr(several, "side_by_side", beside)
-    monkeypatch.setattr(several, "_train", lambda job, device: rounds.append((1, [job.out.name])))
+    monkeypatch.setattr(several, "_train", lambda job, device, go: rounds.append((1, [job.out.name])))
     train_all(jobs, CPU, workers=4)
     assert rounds == [(4, ["large", "small"]), (2, ["large"]), (1, ["large"])]
 
-    def hopeless(job: Job, device: str) -> None:
+    def hopeless(job: Job, device: str, go: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(several, "_train", hopeless)
@@ -159,7 +171,7 @@ class _Slow:
     def stop(self) -> None:
         self.told = True
 
-    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object]) -> None:
+    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object], go: object) -> None:
         out.mkdir()
         (out / "began").touch()
         while not self.told:

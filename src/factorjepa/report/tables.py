@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..scores import DiagnosticInfo, RunInfo
 from ..statistics import ContrastRow
 from ..statistics.contrasts import OURS, PRESPECIFIED
 from ..statistics.deciding import MODERATED
+from ..statistics.pareto import about_goes, goes_of, training_hours
 from ..statistics.verdict import UNTESTABLE, stated
 from ..words import counted, listed
 from .forest import kind_of
@@ -248,10 +249,12 @@ def methods_table(material: Material, backbone: str) -> Markup:
         if run.backbone == backbone:
             runs.setdefault(run.method, []).append(run)
     pareto = {row.method: row for row in material.comparison.pareto if row.backbone == backbone}
+    goes = goes_of([run for its in runs.values() for run in its])
+    apart = about_goes(goes)
     rows: list[list[str | Cell]] = []
     for method in material.methods(backbone):
         its = runs.get(method, [])
-        hours = pareto[method].gpu_hours if method in pareto else math.nan
+        hours = training_hours(its)
         by = [material.title_of(other) for other in pareto[method].dominated_by] if method in pareto else []
         first, step = (its[0] if its else None), max((run.step for run in its), default=0)
         rows.append([
@@ -260,14 +263,25 @@ def methods_table(material: Material, backbone: str) -> Markup:
             Cell(big(first.trainable) if first else NOTHING, float(first.trainable) if first else math.nan),
             Cell(f"{step:,}" if its else NOTHING, float(step)),
             Cell(number(hours, 2), hours),
+            *([_go_cell(its, goes)] if apart else []),
             ", ".join(str(run.seed) for run in sorted(its, key=lambda run: run.seed)),
             ", ".join(by[:4]) + (f" and {len(by) - 4} more" if len(by) > 4 else ""),
         ])  # fmt: skip
     hours_said = "Time of all updates of one run, summed over its processes; mean over seeds"
     chosen = Cell("checkpoint", hint="The update that validation chose")
     headings: list[str | Cell] = [
-        "method", "family", "trainable", chosen, Cell("training hours", hint=hours_said), "seeds", "dominated by",
+        "method", "family", "trainable", chosen, Cell("training hours", hint=hours_said),
+        *([Cell("go", hint="Methods were trained together where this is the same: only their hours compare")]
+          if apart else []),
+        "seeds", "dominated by",
     ]  # fmt: skip
-    return table(
-        headings, rows, f"{backbone}: methods, costs, and who is better for no more (primary means)", (2, 3, 4)
-    )
+    caption = f"{backbone}: methods, costs, and who is better for no more (primary means)"
+    made = table(headings, rows, caption, (2, 3, 4))
+    return joined(made, tag("p", f"{backbone}: {apart}.")) if apart else made
+
+
+def _go_cell(runs: Sequence[RunInfo], goes: Mapping[tuple[str, ...], int]) -> Cell:
+    """Numbers of the goes in which the runs were trained, with what is known of them under the pointer."""
+    numbers = {goes[run.go]: run.go for run in runs if run.go in goes and run.seconds is not None}
+    hints = [f"{number}: {'; '.join(filter(None, go)) or 'not recorded'}" for number, go in sorted(numbers.items())]
+    return Cell(", ".join(map(str, sorted(numbers))), float(min(numbers, default=0)), hint=" | ".join(hints))

@@ -148,6 +148,7 @@ class ParetoRow:
     scores: dict[str, Number]
     dominated_by: list[str]
     note: str = ""
+    goes: list[int] = field(default_factory=list)  # in which its runs were trained, as they are numbered here
 
 
 @dataclass

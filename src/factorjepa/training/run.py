@@ -31,6 +31,7 @@ from .pathways import closed_at_the_end
 CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
 )  # fmt: skip
+AT_A_TIME, SINCE = "runs at a time", "since"  # in the environment of a run that was trained together with others
 Weights = dict[str, Tensor]
 
 
@@ -184,13 +185,27 @@ class RunDirectory:
         """Pathways of the model that had closed when the run ended, in words."""
         return closed_at_the_end(self.metrics())
 
+    def trained_on(self) -> str:
+        """The device of the go that began the run, how many runs it trained at a time, and since when."""
+        known = self._environment()
+        said = (known.get("device"), known.get(AT_A_TIME), known.get(SINCE))
+        words = ("{}", "{} at a time", "since {}")
+        return ", ".join(word.format(one) for word, one in zip(words, said, strict=True) if one)
+
     def _processes(self) -> int:
         """How many began the run: for records that do not say how many made an update."""
         try:
-            known = json.loads((self.folder / ENVIRONMENT).read_text(encoding="utf-8"))
-            return int(str(known["processes"]).split()[0])  # "8 (ddp)"
-        except (OSError, ValueError, KeyError, IndexError):
+            return int(str(self._environment()["processes"]).split()[0])  # "8 (ddp)"
+        except (ValueError, KeyError, IndexError):
             return 1
+
+    def _environment(self) -> dict[str, Any]:
+        """Empty where nothing can be read."""
+        try:
+            known = json.loads((self.folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
 
     def forget_after(self, step: int) -> None:
         """Cut the record back to `step`: what came later will happen again."""

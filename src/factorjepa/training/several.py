@@ -7,12 +7,14 @@ is finished after them, with fewer at a time.
 
 from __future__ import annotations
 
+import datetime
+import functools
 import gc
 import json
 import logging
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ from ..signals import stopping
 from ..words import counted
 from ..workers import begin_worker, single_threaded
 from .engine import Engine
-from .run import METRICS, RunDirectory
+from .run import AT_A_TIME, METRICS, SINCE, RunDirectory
 from .settings import LAYOUT, TrainSettings
 
 log = logging.getLogger(__name__)
@@ -90,9 +92,10 @@ def train_all(
                     counted(len(crowded), "run"), counted(beside, "run"),
                 )  # fmt: skip
             left = crowded
+        go = _go(1)
         for job in left:
             try:
-                _train(job, str(device))
+                _train(job, str(device), go)
             except RuntimeError as error:
                 if not _no_room(error):
                     raise
@@ -116,7 +119,8 @@ def side_by_side(
     pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(command(), stop))
     try:
         with single_threaded():
-            jobs = {pool.submit(train or _train, job, str(device)): job for job in left}
+            work = train or functools.partial(_train, go=_go(workers))
+            jobs = {pool.submit(work, job, str(device)): job for job in left}
         running: set[Future[None]] = set(jobs)
         crowded: list[Job] = []
         while running:
@@ -156,7 +160,13 @@ def _begin(line: str, stop: Event) -> None:
     torch.set_num_threads(1)
 
 
-def _train(job: Job, device: str) -> None:
+def _go(at_a_time: int) -> dict[str, str]:
+    """What runs that are trained together share: how long an update takes depends on it."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return {AT_A_TIME: str(at_a_time), SINCE: now}
+
+
+def _train(job: Job, device: str, go: Mapping[str, str] | None = None) -> None:
     gc.collect()
     torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
     engine = Engine(job.settings, torch.device(device))
@@ -166,7 +176,7 @@ def _train(job: Job, device: str) -> None:
             engine.stop()
 
     with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
-        engine.run(job.out, bool(RunDirectory(job.out).steps()), look)
+        engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go)
     if heard and _stop is not None:  # all are to save and end; dying now would break the pool under those that have not
         _stop.set()
     elif heard:  # it was meant for the runs after this one too

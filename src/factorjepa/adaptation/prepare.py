@@ -17,10 +17,18 @@ from ..backbones.building import without_weights
 from ..backbones.encoder import Encoder
 from ..backbones.spec import BackboneSpec, resolve
 from ..errors import TrainingError
-from ..predictors import FactorizedOptions, FactorizedPredictor, LatentPredictor, MonolithicPredictor, StartTokens
+from ..predictors import (
+    FactorizedOptions,
+    FactorizedPredictor,
+    LatentPredictor,
+    MonolithicOptions,
+    MonolithicPredictor,
+    StartTokens,
+)
 from ..predictors.interface import Role
 from .adapters import inject
 from .continual import ReleasedPredictor
+from .method import Encoder as EncoderScope
 from .method import Method, PredictorScope, Stage
 
 ADAPTERS = ("lora", "dora")
@@ -48,38 +56,46 @@ def surgery(backbone: Backbone, method: Method, tokens: StartTokens | None, seed
 
 def outline(spec: BackboneSpec, method: Method) -> LatentPredictor:
     """The same structure with whatever weights, for counting."""
-    if method.objective == "released":
+    return _outlined(spec, method.predictor, method.objective)
+
+
+def _outlined(spec: BackboneSpec, options: FactorizedOptions | MonolithicOptions, objective: str) -> LatentPredictor:
+    if objective == "released":
         return ReleasedPredictor(spec)
-    if isinstance(method.predictor, FactorizedOptions):
-        return FactorizedPredictor(spec, method.predictor)
-    return MonolithicPredictor(spec, method.predictor)
+    if isinstance(options, FactorizedOptions):
+        return FactorizedPredictor(spec, options)
+    return MonolithicPredictor(spec, options)
 
 
 def add_adapters(encoder: Encoder, predictor: LatentPredictor, method: Method, scope: Scope) -> None:
     """LoRA or DoRA, where the method asks for them."""
-    for module, kind in ((encoder, method.encoder), (predictor, method.predictor_scope)):
-        if kind in ADAPTERS:
-            inject(module, kind, scope.rank, scope.alpha, scope.dropout)  # type: ignore[arg-type]
+    _adapt(encoder, method.encoder, scope)
+    _adapt(predictor, method.predictor_scope, scope)
+
+
+def _adapt(module: nn.Module, kind: str, scope: Scope) -> None:
+    if kind in ADAPTERS:
+        inject(module, kind, scope.rank, scope.alpha, scope.dropout)  # type: ignore[arg-type]
 
 
 def set_trainable(encoder: Encoder, predictor: LatentPredictor, method: Method, stage: Stage, scope: Scope) -> None:
     """Let exactly that train which `stage` of `method` says; frozen blocks run without autograd."""
-    _encoder_scope(encoder, method, stage, scope)
+    _encoder_scope(encoder, method.encoder, stage.depth, scope)
     _predictor_scope(predictor, stage.predictor or method.predictor_scope)
 
 
-def _encoder_scope(encoder: Encoder, method: Method, stage: Stage, scope: Scope) -> None:
+def _encoder_scope(encoder: Encoder, kind: EncoderScope, share: float, scope: Scope) -> None:
     depth = len(encoder.blocks)
-    if method.encoder in ADAPTERS:
+    if kind in ADAPTERS:
         for name, parameter in encoder.named_parameters():
             parameter.requires_grad_("lora_" in name)
         return
     blocks = {"frozen": [], "all": list(range(depth)), "top": list(range(depth - scope.blocks, depth))}.get(
-        method.encoder, list(scope.chosen)
+        kind, list(scope.chosen)
     )
-    if method.encoder in ("top", "chosen") and not 0 < len(blocks) <= depth:
+    if kind in ("top", "chosen") and not 0 < len(blocks) <= depth:
         raise TrainingError(f"{len(blocks)} trainable blocks of an encoder with {depth}: set trainable_blocks")
-    blocks = blocks[len(blocks) - math.ceil(len(blocks) * stage.depth) :]
+    blocks = blocks[len(blocks) - math.ceil(len(blocks) * share) :]
     encoder.freeze(0 if len(blocks) == depth else min(blocks, default=depth))
     for number, block in enumerate(encoder.blocks):
         block.requires_grad_(number in blocks)
@@ -120,17 +136,48 @@ def parameter_roles(
 
 def count_trainable(arch: str | BackboneSpec, method: Method, scope: Scope) -> int:
     """Parameters that train at the method's widest stage, counted on the meta device. Any K blocks weigh the same."""
-    return _counted(resolve(arch), method, scope) if method.trains else 0
+    if not method.trains:
+        return 0
+    spec, depths = resolve(arch), tuple(stage.depth for stage in method.stages)
+    kinds = tuple(stage.predictor or method.predictor_scope for stage in method.stages)
+    of_predictor = _counted_predictor(spec, method.predictor, method.objective, method.predictor_scope, kinds, scope)
+    return max(map(sum, zip(_counted_encoder(spec, method.encoder, depths, scope), of_predictor, strict=True)))
 
 
-@functools.cache  # every run and every measurement of one asks for the same few counts
-def _counted(spec: BackboneSpec, method: Method, scope: Scope) -> int:
+# Every run and every measurement of one asks for the same few counts, and many methods differ in neither of the two.
+
+
+@functools.cache
+def _counted_predictor(
+    spec: BackboneSpec,
+    options: FactorizedOptions | MonolithicOptions,
+    objective: str,
+    adapters: PredictorScope,
+    kinds: tuple[PredictorScope, ...],
+    scope: Scope,
+) -> tuple[int, ...]:
+    """What trains of the predictor at one stage after the other."""
+    with without_weights():
+        predictor = _outlined(spec, options, objective)
+        _adapt(predictor, adapters, scope)
+    counts = []
+    for kind in kinds:
+        _predictor_scope(predictor, kind)
+        counts.append(trainable(predictor))
+    return tuple(counts)
+
+
+@functools.cache
+def _counted_encoder(
+    spec: BackboneSpec, kind: EncoderScope, depths: tuple[float, ...], scope: Scope
+) -> tuple[int, ...]:
+    """What trains of the encoder at one stage after the other."""
     scope = dataclasses.replace(scope, chosen=tuple(range(spec.depth - scope.blocks, spec.depth)))
     with without_weights():
-        encoder, predictor = Encoder(spec), outline(spec, method)
-        add_adapters(encoder, predictor, method, scope)
+        encoder = Encoder(spec)
+        _adapt(encoder, kind, scope)
     counts = []
-    for stage in method.stages:
-        set_trainable(encoder, predictor, method, stage, scope)
-        counts.append(trainable(encoder, predictor))
-    return max(counts)
+    for depth in depths:
+        _encoder_scope(encoder, kind, depth, scope)
+        counts.append(trainable(encoder))
+    return tuple(counts)

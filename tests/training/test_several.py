@@ -23,6 +23,8 @@ from factorjepa.training.settings import TrainSettings
 from factorjepa.training.several import Job, side_by_side, train_all
 from factorjepa.verbs.beside import RUNS_PART, beside_the_teacher
 
+from .standins import crowded, saves
+
 Make = Callable[..., TrainSettings]
 CPU = torch.device("cpu")
 
@@ -105,15 +107,13 @@ def test_runs_beside_the_teacher_are_handed_on_saved(settings: Make, tmp_path: P
     assert "Traceback" not in (tmp_path / "study" / "beside" / "runs_without_packets.log").read_text()
 
 
-def test_finished_runs_of_other_settings_are_refused(settings: Make, tmp_path: Path) -> None:
-    train_all([Job(settings(method="auto_rgn", updates=1), tmp_path / "run")], CPU, workers=1)
-    with pytest.raises(TrainingError, match="lr"):
-        train_all([Job(settings(method="auto_rgn", updates=1, lr=0.5), tmp_path / "run")], CPU, workers=1)
-
-
-def test_a_run_from_before_a_setting_existed_has_its_default(settings: Make, tmp_path: Path) -> None:
+def test_finished_runs_of_other_settings_are_refused_and_those_from_before_a_setting_existed_have_its_default(
+    settings: Make, tmp_path: Path
+) -> None:
     job = Job(settings(method="auto_rgn", updates=1), tmp_path / "run")
     train_all([job], CPU, workers=1)
+    with pytest.raises(TrainingError, match="lr"):
+        train_all([Job(settings(method="auto_rgn", updates=1, lr=0.5), tmp_path / "run")], CPU, workers=1)
     config = tmp_path / "run" / "config.yaml"
     older = [line for line in config.read_text().splitlines() if not line.startswith(("branch_rate", "frozen_bits"))]
     config.write_text("\n".join(older))
@@ -122,16 +122,9 @@ def test_a_run_from_before_a_setting_existed_has_its_default(settings: Make, tmp
         train_all([Job(settings(method="auto_rgn", updates=1, branch_rate=4), tmp_path / "run")], CPU, workers=1)
 
 
-def _crowded(job: Job, device: str) -> None:
-    """Stands in for training, in a process of its own: one run finds no room on the GPU."""
-    if job.out.name == "large":
-        raise torch.OutOfMemoryError("CUDA out of memory")
-    (job.out.parent / f"{job.out.name}.done").touch()
-
-
 def test_a_run_without_room_beside_the_others_does_not_end_them(settings: Make, tmp_path: Path) -> None:
     jobs = [Job(settings(method="auto_rgn", updates=1), tmp_path / name) for name in ("large", "small", "other")]
-    assert side_by_side(jobs, CPU, 2, lambda: None, _crowded) == jobs[:1]
+    assert side_by_side(jobs, CPU, 2, lambda: None, crowded) == jobs[:1]
     assert {path.name for path in tmp_path.glob("*.done")} == {"small.done", "other.done"}
 
 
@@ -158,29 +151,6 @@ def test_a_run_without_room_is_finished_after_the_others_with_fewer_at_a_time(
         train_all(jobs, CPU, workers=1)
 
 
-def _saves(job: Job, device: str) -> None:
-    """Stands in for a run that a signal reaches: the quick one is saved long before the slow one."""
-    several.Engine = _Slow  # type: ignore[misc, assignment]
-    several._train(job, device)
-
-
-class _Slow:
-    def __init__(self, settings: TrainSettings, device: object) -> None:
-        self.told = False
-
-    def stop(self) -> None:
-        self.told = True
-
-    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object], go: object) -> None:
-        out.mkdir()
-        (out / "began").touch()
-        while not self.told:
-            progress(0, 1, "")
-            time.sleep(0.02)
-        time.sleep(1.5 if out.name == "quick" else 3.0)
-        (out / "saved").touch()
-
-
 def test_a_signal_to_all_processes_lets_the_slowest_save(settings: Make, tmp_path: Path) -> None:
     jobs = [Job(settings(method="auto_rgn"), tmp_path / name) for name in ("quick", "slow")]
 
@@ -192,5 +162,5 @@ def test_a_signal_to_all_processes_lets_the_slowest_save(settings: Make, tmp_pat
                     os.kill(child.pid, signal.SIGTERM)
 
     with pytest.raises(TrainingError, match="all runs are saved"):
-        side_by_side(jobs, CPU, 2, tell, _saves)
+        side_by_side(jobs, CPU, 2, tell, saves)
     assert all((job.out / "saved").exists() for job in jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -24,6 +25,12 @@ settings.load_profile("patient")
 # this as they are loaded: here none is yet.
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
     os.environ.setdefault(threads, "1")
+
+
+def pytest_collection_finish() -> None:
+    """All tests and the libraries they import stay to the end: whoever collects garbage need not look through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _make(folder: Path) -> None:
     save(build("nano", **SPEC), folder / "weights.safetensors")
-    world = WorldSettings(size=32, seconds=(6.0, 6.5))
+    world = WorldSettings(size=32, fps=8.0, seconds=(6.0, 6.5))
     plan = SimulationPlan(seed=3, clips=21, clips_per_source=3, world=world, shares=(0.85, 0.15, 0.0))
     simulate_corpus(folder / "corpus", plan, workers=1)
     splits = [Split.TRAIN, Split.VALIDATION]

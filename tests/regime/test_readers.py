@@ -151,6 +151,12 @@ def test_a_quaternion_turns_as_it_should() -> None:
     np.testing.assert_allclose(quarter @ [1, 0, 0], [0, 1, 0], atol=1e-12)
 
 
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0, 0.0], [float("inf"), 0.0, 0.0, 0.0], [float("nan"), 1.0, 0.0, 0.0]])
+def test_what_turns_nowhere_is_no_rotation(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="is no rotation"):
+        rotation(values)
+
+
 def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(RegimeError, match=r"holds no \.json"):
         read_bdd100k(tmp_path)

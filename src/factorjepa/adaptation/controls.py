@@ -81,6 +81,16 @@ def _everything(injection: Literal["late", "both"]) -> Method:
     )
 
 
+# Queries are narrower than tokens. Channels write into the tokens, so that a head behind the queries has less to say.
+DIRECT = dataclasses.replace(
+    _everything("late"),
+    name="mono_direct_late",
+    title="Monolithic + states + targets (late, into the tokens)",
+    why="all that FactorJEPA is given, written into the tokens as its channels are: whether they must be channels",
+    predictor=MonolithicOptions(injection="late", direct=True, factor_heads=True),
+)
+
+
 def _chosen(method: Method, name: str, why: str) -> Method:
     return dataclasses.replace(method, name=name, title=f"{method.title}, chosen blocks", why=why, encoder="chosen")
 
@@ -117,6 +127,11 @@ CHOSEN = (
         "what states after the transformer, targets and stages add to Auto-RGN, through a dense head",
     ),
     _chosen(
+        DIRECT,
+        "mono_direct_late_chosen",
+        "the same written into the tokens, as channels are, instead of into the narrower queries",
+    ),
+    _chosen(
         dataclasses.replace(
             _everything("late"),
             title="Monolithic + states + targets + places (late)",
@@ -129,4 +144,4 @@ CHOSEN = (
     ),
 )
 GEOMETRY = tuple(_geometry(injection) for injection in ("late", "early", "both"))
-EVERYTHING = tuple(_everything(injection) for injection in ("late", "both"))
+EVERYTHING = (*(_everything(injection) for injection in ("late", "both")), DIRECT)

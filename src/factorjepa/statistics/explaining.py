@@ -95,6 +95,10 @@ STEPS = (
     _CURRICULUM,
     _TARGETS_VIEWED,
     Step("factorization, given states, targets and stages", "factorjepa", "mono_matched_late"),
+    Step(
+        "a dense head that writes into the tokens, not into narrower queries", "mono_direct_late", "mono_matched_late"
+    ),
+    Step("factorization, given states, targets, stages and that", "factorjepa", "mono_direct_late"),
     _SHUFFLED,
     _MISALIGNED,
     _GATE,
@@ -113,6 +117,21 @@ STEPS = (
     _CHOSEN,
     Step("stages and factor views alone, Auto-RGN's blocks", "auto_rgn_views", "auto_rgn"),
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
+    Step(
+        "a dense head that writes into the tokens, not into narrower queries; Auto-RGN's blocks",
+        "mono_direct_late_chosen",
+        "mono_matched_late_chosen",
+    ),
+    Step(
+        "factorization, given late states, targets, stages and that; Auto-RGN's blocks",
+        "factorjepa_chosen",
+        "mono_direct_late_chosen",
+    ),
+    Step(
+        "late states and targets into the tokens through a dense head, given stages and views; Auto-RGN's blocks",
+        "mono_direct_late_chosen",
+        "auto_rgn_views",
+    ),
     _MOVING_CHOSEN,
     _PLACES_CHOSEN,
     Step(

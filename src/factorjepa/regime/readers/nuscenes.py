@@ -178,7 +178,7 @@ def _corners(row: dict[str, Any]) -> Array:
 
 def rotation(quaternion: list[float]) -> Array:
     """[3, 3] of w, x, y, z."""
-    if not np.linalg.norm(quaternion) > 0:
+    if not 0 < np.linalg.norm(quaternion) < np.inf:
         raise ValueError(f"{quaternion} is no rotation")
     w, x, y, z = np.asarray(quaternion, np.float64) / np.linalg.norm(quaternion)
     return np.array(

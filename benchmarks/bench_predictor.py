@@ -39,11 +39,15 @@ from results import machine, publish
 
 VARIANTS = {
     "monolithic": MonolithicOptions(),
+    "monolithic recalled": MonolithicOptions(recalled=True),
     "monolithic late": MonolithicOptions(injection="late"),
+    "monolithic direct": MonolithicOptions(injection="late", direct=True),
     "monolithic both": MonolithicOptions(injection="both"),
     "factorized": FactorizedOptions(),
     "factorized padded": FactorizedOptions(),  # as if nobody knew how many pairs each clip has
     "factorized both": FactorizedOptions(injection="both"),
+    "factorized recalled": FactorizedOptions(recalled=True),
+    "factorized carried": FactorizedOptions(recalled=True, carried=True),
     "factorized motion": FactorizedOptions(interactions="motion"),
     "factorized slots": FactorizedOptions(agents="slots"),
 }
@@ -95,6 +99,7 @@ def measure(name: str, arguments: argparse.Namespace, device: torch.device) -> d
         wanted = FactorTargets(
             PerFactor(*(torch.randn(batch, 256) for _ in range(3))), PerFactor(*(torch.ones(batch) for _ in range(3))),
             torch.rand(batch, arguments.agents), torch.ones(batch, arguments.agents),
+            torch.rand(batch, arguments.agents, 16, 2), torch.ones(batch, arguments.agents, 16).bool(),
         )  # fmt: skip
     model.set_recompute(arguments.recompute)
     states = agents(batch, arguments.agents, arguments.neighbours, arguments.filled, device)
@@ -161,7 +166,7 @@ def main(words: list[str]) -> int:
         rows.append(row := measure(name, arguments, device))
         memory = f"   peak {row['peak_gib']:6.2f} GiB" if "peak_gib" in row else ""
         print(
-            f"  {name:<18} {row['median_ms']:9.1f} ms   {row['median_ms'] / rows[0]['median_ms']:5.2f}x monolithic   "
+            f"  {name:<20} {row['median_ms']:9.1f} ms   {row['median_ms'] / rows[0]['median_ms']:5.2f}x monolithic   "
             f"{row['parameters'] / 1e6:6.2f} M parameters{memory}"
             f"{'' if row['same_loss_every_time'] else '   NOT deterministic'}",
             flush=True,

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from factorjepa.errors import TrainingError
+from factorjepa.predictors import MonolithicOptions
 from factorjepa.predictors.memory import at_own_place, last_seen, origins
 from factorjepa.predictors.query import Question
 
@@ -135,3 +137,13 @@ def left_over(carried: bool, clips: int = 96, steps: int = 150) -> float:
 def test_agents_that_bring_tokens_along_show_a_look_that_no_state_knows() -> None:
     assert left_over(carried=True) < 0.5
     assert left_over(carried=False, steps=40) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"carried": True}, "carried: a predictor without agents"), ({"direct": True}, "direct is of late injection"),
+     ({"direct": True, "injection": "early"}, "and injection is early")],
+)  # fmt: skip
+def test_options_that_would_change_nothing_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(TrainingError, match=words):
+        MonolithicOptions(**options)

@@ -141,7 +141,10 @@ def test_sigterm_saves_and_exits(settings: Make, tmp_path: Path) -> None:
 
 
 def test_perturbing_future_frames_leaves_predictions_unchanged_to_the_bit(settings: Make) -> None:
-    engine = Engine(settings(method="factorjepa_both"), CPU)
+    engine = Engine(settings(method="factorjepa_both", predictor={"carried": True, "recalled": True}), CPU)
+    with torch.no_grad():  # outputs that start at zero would hide what they read
+        for parameter in engine.learner.predictor.parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
     batch = next(iter(engine.evaluation))
     assert engine.validation_packets is not None
     targets = engine.validation_packets.for_batch(batch)

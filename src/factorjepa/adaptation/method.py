@@ -64,6 +64,8 @@ class Method:
         shares = sum(stage.share for stage in self.stages)
         if abs(shares - 1.0) > 1e-9:
             raise TrainingError(f"method {self.name!r}: the stages' shares add up to {shares:g}, not 1")
+        if self.objective == "released" and self.predictor != PLAIN:
+            raise TrainingError(f"method {self.name!r} keeps V-JEPA's own predictor: it has no options to change")
         if self.losses.places and not (self.reads_states and self.predictor.interactions == "motion"):
             raise TrainingError(
                 f"method {self.name!r}: places of agents teach only a predictor that learns how tracklets move "

@@ -111,3 +111,12 @@ class MonolithicOptions(AgentOptions):
     factor_heads: bool = False  # supervision-matched: P_k read the pooled hidden states
     target_width: int = 256
     extra_hidden: int = 0  # of a residual MLP before the head that brings the budget level with the factorized one
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.carried and self.injection == "none":
+            raise TrainingError(
+                "predictor option carried: a predictor without agents (injection: none) has no use of it"
+            )
+        if self.direct and self.injection not in ("late", "both"):
+            raise TrainingError(f"predictor option direct is of late injection, and injection is {self.injection}")

@@ -91,7 +91,7 @@ def _folded(caution: str) -> Markup:
     """What it is about; a long list of who has what is there for who asks."""
     if not isinstance(caution, Caution) or len(caution) <= _LONG:
         return text(caution)
-    return joined(caution.said, tag("details", tag("summary", "Who has what"), caution.who))
+    return joined(caution.said, tag("details", tag("summary", "Which"), caution.who))
 
 
 def _amount(count: int, one: str, several: str) -> tuple[str, str]:

@@ -122,6 +122,10 @@ def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_on
         ("tuned={full: {size: 96}}", "full: size is of all runs of a study"),
         ("training.size=70", "70x70 pixels are not whole patches"),
         ("training.parallel=fsdp", "and there is one"),
+        ("training.context=9", "9 frames is not whole tubelets of 2"),
+        ("tuned={full: {predictor: {recalled: maybe}}}", "recalled is true or false, got 'maybe'"),
+        ("tuned={full: {predictor: {carried: true}}}", "carried: a predictor without agents"),
+        ("training.predictor={recalled: true}", "recalled is a new branch, which this method does not train"),
         ("training.losses={facto: 1}", "did you mean 'factor'"),
         ("tuning={losses: [{facto: 1}, {facto: 2}]}", "did you mean 'factor'"),
         ("training.trainable_blocks=99", "99 trainable blocks of an encoder with 8"),
@@ -135,6 +139,26 @@ def test_a_corpus_without_clips_to_test_on_or_that_is_read_only_is_refused_at_on
 def test_what_a_later_stage_would_refuse_is_refused_at_once(word: str, complaint: str) -> None:
     with pytest.raises(FactorJEPAError, match=complaint):
         study("methods=[frozen,full]", word).check()
+
+
+def test_options_of_one_method_are_added_to_those_of_all() -> None:
+    """As on the command line, where predictor.recalled=true leaves the preset's ranks alone."""
+    back = "{predictor: {recalled: true}, losses: {visibility: 0}}"
+    tuned = f"tuned={{factorjepa: {{losses: {{factor: 0.3}}}}, factorjepa@back: {back}}}"
+    made = study("methods=[factorjepa,factorjepa@back]", "seeds=[1]", tuned, "tuning={branch_rate: [1, 4]}")
+    plain, looks = (job.settings for job in made.jobs(Path(), Path()))
+    assert looks.predictor == {**plain.predictor, "recalled": True}
+    assert "ranks" in looks.predictor
+    assert plain.losses["factor"] == looks.losses["factor"] == 0.3
+    assert (plain.losses["visibility"], looks.losses["visibility"]) == (0.05, 0)
+
+
+def test_the_rate_of_branches_is_tried_by_what_looks_back_and_has_no_other_branch() -> None:
+    tuned = "tuned={auto_rgn@back: {predictor: {recalled: true}}}"
+    made = study("methods=[auto_rgn,auto_rgn@back]", tuned, "tuning={lr: [1e-4, 1e-3], branch_rate: [1, 4]}")
+    assert {name: len(tried) for name, tried in made.candidates(Path(), Path()).items()} == {
+        "auto_rgn": 2, "auto_rgn@back": 4,
+    }  # fmt: skip
 
 
 def test_packets_that_the_runs_could_not_read_are_refused_at_once() -> None:

@@ -34,6 +34,7 @@ from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
 _WINDOW = ("frames", "fps", "context")  # what packets and runs must agree on
+_OPTIONS = ("predictor", "losses")  # settings that hold several
 _SHARED = (*_WINDOW, "size", "arch", "weights")  # what all runs have, because packets and evaluator are theirs together
 # Settings of a single run that a study makes itself -> what to do instead.
 _ITS_OWN = {
@@ -143,7 +144,7 @@ class StudySettings(Settings):
         jobs = [job.settings for job in self.jobs(Path(), Path())]
         self._check_variants(jobs)
         for name in self.unused():  # may still be wrong
-            resolve(TrainSettings, self.preset, data="-", method=name, **{**self.training, **self.tuned[name]})
+            resolve(TrainSettings, self.preset, data="-", method=name, **self._values(name))
         spec, clips = check_weights(run.arch, run.weights), self._training_clips()
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         for job in [*jobs, *tried]:
@@ -289,7 +290,8 @@ class StudySettings(Settings):
 
     def _grid(self, name: str) -> list[dict[str, Any]]:
         """What a method tries: every combination, but for settings of what it does not have and those of a variant."""
-        left_out = {*method_named(name).idle_settings, *(self.tuned.get(name, {}) if AT in name else ())}
+        method = resolve(TrainSettings, self.preset, data="-", method=name, **self._values(name)).resolved_method()
+        left_out = {*method.idle_settings, *(self.tuned.get(name, {}) if AT in name else ())}
         tuned = {key: values for key, values in self.tuning.items() if key not in left_out}
         return [dict(zip(tuned, values, strict=True)) for values in itertools.product(*tuned.values())]
 
@@ -300,7 +302,12 @@ class StudySettings(Settings):
 
     def _own(self, name: str) -> dict[str, Any]:
         """Settings of a method's runs alone: a variant's are its method's, but for what it changes."""
-        return {**self.tuned.get(base_of(name), {}), **self.tuned.get(name, {})}
+        return _joined(self.tuned.get(base_of(name), {}), self.tuned.get(name, {}))
+
+    def _values(self, name: str) -> dict[str, Any]:
+        """Settings of a method's runs. Options of its predictor and losses are added to those that all runs have."""
+        own, run = self._own(name), self._run()
+        return {**self.training, **_joined({key: getattr(run, key) for key in _OPTIONS if key in own}, own)}
 
     def unused(self) -> list[str]:
         """Methods that `tuned` names, and no run is of."""
@@ -312,7 +319,7 @@ class StudySettings(Settings):
         for name in self.methods:
             method = method_named(name)
             for seed in self.seeds if method.trains or method.interpolation is not None else self.seeds[:1]:
-                values = {"windows": windows and str(windows), **self.training, **self._own(name)}
+                values = {"windows": windows and str(windows), **self._values(name)}
                 if method.interpolation is not None:
                     if FULL.name not in self.methods:
                         raise ConfigError(f"method {name!r} is made from runs of `{FULL.name}`: add that to methods")
@@ -320,3 +327,12 @@ class StudySettings(Settings):
                 settings = resolve(TrainSettings, self.preset, data=str(data), method=name, seed=seed, **values)
                 jobs.append(Job(settings, folder / f"{name}-{seed}"))
         return jobs
+
+
+def _joined(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` with `changes`; of settings that hold several, what is changed is changed and the rest stays."""
+    both = {key: (settings[key], changes[key]) for key in settings.keys() & changes.keys()}
+    inside = {
+        key: {**old, **new} for key, (old, new) in both.items() if isinstance(old, dict) and isinstance(new, dict)
+    }
+    return {**settings, **changes, **inside}

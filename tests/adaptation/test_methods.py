@@ -292,3 +292,14 @@ class TestVariants:
     def test_scores_may_tell_of_methods_that_are_not_here(self) -> None:
         assert known("of_another_version") is None
         assert known("frozen") is METHODS["frozen"]
+
+
+@pytest.mark.parametrize("name", ["frozen", "lora", "dora"])
+def test_a_new_branch_that_would_never_train_is_refused(name: str) -> None:
+    with pytest.raises(TrainingError, match="recalled is a new branch"):
+        resolve(TrainSettings, "nano", ["predictor.recalled=true"], data="-", method=name).resolved_method()
+
+
+def test_the_released_predictor_has_no_options() -> None:
+    with pytest.raises(TrainingError, match="keeps V-JEPA's own predictor"):
+        resolve(TrainSettings, "nano", ["predictor.recalled=true"], data="-", method="continual").resolved_method()

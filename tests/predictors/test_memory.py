@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -90,16 +91,73 @@ def test_fresh_memory_leaves_the_prediction_as_it_was(build: Any) -> None:
     torch.testing.assert_close(given(*context(), agents()).tokens_BtD, plain(*context(), agents()).tokens_BtD)
 
 
-@pytest.mark.parametrize("options", [{"carried": True}, {"recalled": True}])
+def changed_by(cell: int, tubelet: int = 5, **options: Any) -> Tensor:
+    """Which target tokens (of 2 x 16) the token of one context cell reaches without the transformer."""
+    model = awake(monolithic(**options))
+    tokens, context_index, target_index = context()
+    question = Question(tokens, context_index, target_index, agents(), GRID, None)
+    other = question._replace(context=tokens.clone())
+    other.context[:, 16 * tubelet + cell, -TINY.dim :] += torch.arange(TINY.dim)
+    query = model.query(question)
+    model.query.forward = lambda asked, inject=None: query  # type: ignore[assignment, method-assign]
+    one, two = (model.answer(each).tokens_BtD for each in (question, other))
+    return (one != two).any(2)[0].view(2, 16)
+
+
 @torch.no_grad()
-def test_memory_obeys_the_mask(options: dict[str, bool]) -> None:
-    """What the context does not show cannot be brought or recalled: nothing else goes in."""
-    kept = torch.cat([CONTEXT[first : first + 10] for first in range(0, 96, 16)])
-    model, (tokens, _, target) = awake(factorized(**options)), context()
-    hidden = tokens.clone()
-    hidden[:, torch.isin(CONTEXT, kept, invert=True)] = 7.0
-    shown = [model(t[:, kept], kept.expand(2, -1), target, agents()).tokens_BtD for t in (tokens, hidden)]
-    assert shown[0].equal(shown[1])
+def test_recall_reads_the_last_tubelet_at_a_tokens_own_place_and_nowhere_else() -> None:
+    reached = changed_by(6, recalled=True)
+    assert reached[:, 6].all()
+    assert reached.sum() == 2
+    assert not changed_by(6, tubelet=4, recalled=True).any()
+    assert not changed_by(6).any()
+
+
+@torch.no_grad()
+def test_what_agents_bring_is_read_where_they_go_alone() -> None:
+    reached = changed_by(6, injection="late", carried=True)
+    assert reached.any()
+    assert not reached.all()
+    assert not changed_by(6, injection="late").any()
+
+
+@torch.no_grad()
+def test_the_layout_recalls_too() -> None:
+    question = Question(*context(), agents(), GRID, None)
+    model = awake(factorized(recalled=True))
+    recalled = model.answer(question)
+    model.recall = None
+    assert not recalled.coordinates.layout.equal(model.answer(question).coordinates.layout)
+
+
+@torch.no_grad()
+def test_a_direct_head_moves_tokens_in_directions_that_queries_cannot() -> None:
+    """Queries are 24 wide: whatever a head behind them adds lies in as many directions."""
+    spans = []
+    for direct in (False, True):
+        model = awake(monolithic(injection="late", direct=direct, hidden=64))
+        with_agents = model(*context(batch=8), agents(batch=8)).tokens_BtD
+        nobody = dataclasses.replace(
+            agents(batch=8), valid_BN=torch.zeros(8, 5).bool(), pair_valid_BP=torch.zeros(8, 7).bool()
+        )
+        added = (with_agents - model(*context(batch=8), nobody).tokens_BtD).flatten(0, 1)
+        spans.append(int(torch.linalg.matrix_rank(added.double(), rtol=1e-5)))
+    assert spans[0] <= TINY.predictor_dim < spans[1]
+
+
+@torch.no_grad()
+def test_clips_of_one_batch_may_end_at_different_tubelets() -> None:
+    """Each is read from its own last one, as far ahead as that is."""
+    index = torch.stack((CONTEXT[:80], CONTEXT[16:]))
+    tokens = context()[0]
+    shown = torch.stack((tokens[0, :80], tokens[1, 16:]))
+    both = Question(shown, index, TARGET.expand(2, -1), None, GRID, None)
+    velocity = torch.tensor([[[0.05, 0.02]]]).expand(2, 1, 2)
+    for clip in range(2):
+        alone = Question(shown[clip : clip + 1], index[clip : clip + 1], TARGET[None], None, GRID, None)
+        assert last_seen(both, TINY.dim)[clip].equal(last_seen(alone, TINY.dim)[0])
+        assert origins(velocity, both, 2)[clip].equal(origins(velocity[:1], alone, 2)[0])
+    assert not origins(velocity, both, 2)[0].equal(origins(velocity, both, 2)[1])
 
 
 def left_over(carried: bool, clips: int = 96, steps: int = 150) -> float:
@@ -136,7 +194,7 @@ def left_over(carried: bool, clips: int = 96, steps: int = 150) -> float:
 
 def test_agents_that_bring_tokens_along_show_a_look_that_no_state_knows() -> None:
     assert left_over(carried=True) < 0.5
-    assert left_over(carried=False, steps=40) > 0.9
+    assert left_over(carried=False) > 0.9
 
 
 @pytest.mark.parametrize(

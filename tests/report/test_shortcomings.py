@@ -92,7 +92,7 @@ class TestWithoutTheBaseline:
     ) -> None:
         page = made(tmp_path, partial.scores)
         contrasts = page.text.split("Contrasts and decisions")[-1].split("Where it helps")[0]
-        assert "nano: 5 prespecified contrasts could not be tested" in contrasts
+        assert "nano: 5 contrasts could not be tested" in contrasts
         assert "total: FactorJEPA over Auto-RGN, Future-frame L1" in contrasts
         assert "untestable" not in contrasts
         assert "auto_rgn" not in contrasts
@@ -274,6 +274,13 @@ class TestTraining:
         assert "Unequal" not in self.of(factorjepa={"config": "{lr: 0.1, branch_rate: 4.0, gate_rate: 4.0}"}, **{
             "wise_0.5": {}, "auto_rgn": branches})  # fmt: skip
         assert "lr: 0.2 (Auto-RGN)" in self.of(auto_rgn={"config": "{lr: 0.2, branch_rate: 1.0}"}, factorjepa=branches)
+
+    def test_what_one_side_may_look_at_and_the_other_not_is_named(self) -> None:
+        back = {"config": "{lr: 0.1, branch_rate: 4.0, predictor: {recalled: true}}"}
+        said = self.of(auto_rgn=back, factorjepa={"config": "{lr: 0.1, branch_rate: 2.0}"})
+        assert "recalled: True (Auto-RGN), False (FactorJEPA)" in said
+        assert "branch_rate: 4.0 (Auto-RGN), 2.0 (FactorJEPA)" in said
+        assert "recalled" not in self.of(auto_rgn=back, factorjepa=back)
 
     def test_the_rate_of_gates_is_named_where_it_is_not_that_of_the_branches(self) -> None:
         scores = {"factorjepa_raw": {"config": "{lr: 0.1, branch_rate: 1.0}"}}

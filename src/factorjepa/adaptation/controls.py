@@ -86,7 +86,7 @@ DIRECT = dataclasses.replace(
     _everything("late"),
     name="mono_direct_late",
     title="Monolithic + states + targets (late, into the tokens)",
-    why="all that FactorJEPA is given, written into the tokens as its channels are: whether they must be channels",
+    why="states and targets of FactorJEPA, states written into the tokens as channels are: must they be channels?",
     predictor=MonolithicOptions(injection="late", direct=True, factor_heads=True),
 )
 

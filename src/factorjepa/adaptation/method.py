@@ -66,6 +66,8 @@ class Method:
             raise TrainingError(f"method {self.name!r}: the stages' shares add up to {shares:g}, not 1")
         if self.objective == "released" and self.predictor != PLAIN:
             raise TrainingError(f"method {self.name!r} keeps V-JEPA's own predictor: it has no options to change")
+        if self.predictor.recalled and self.predictor_scope not in ("all", "head"):
+            raise TrainingError(f"method {self.name!r}: recalled is a new branch, which this method does not train")
         if self.losses.places and not (self.reads_states and self.predictor.interactions == "motion"):
             raise TrainingError(
                 f"method {self.name!r}: places of agents teach only a predictor that learns how tracklets move "

@@ -20,7 +20,7 @@ from .query import Question
 def last_seen(asked: Question, width: int) -> Tensor:
     """Tokens of the last tubelet that the context shows, in their places: `[B, n, X]`, zeros where one is hidden.
 
-    X is the last level, normalised, and 1 for what is there.
+    X is the last level, normalised, and 1 for what is there. Earlier tubelets say nothing: our masks are tubes.
     """
     cells = asked.grid[1] * asked.grid[2]
     tokens_BcD = F.layer_norm(full(asked.context[..., -width:]), (width,)).to(asked.context.dtype)
@@ -32,10 +32,14 @@ def last_seen(asked: Question, width: int) -> Tensor:
 
 
 def at_own_place(asked: Question, width: int) -> Tensor:
-    """What was last seen where each target token lies, `[B, t, X]`."""
+    """What was last seen where each target token lies, `[B, t, X]`.
+
+    A product with one-hot rows gathers: several tokens have one place, and its gradient adds them up in one order.
+    """
     seen_BnX = last_seen(asked, width)
-    at_Bt = asked.target_index % seen_BnX.shape[1]
-    return seen_BnX.gather(1, at_Bt[..., None].expand(-1, -1, seen_BnX.shape[2]))
+    cells = torch.arange(seen_BnX.shape[1], device=seen_BnX.device)
+    place_Btn = (asked.target_index[..., None] % len(cells) == cells).to(seen_BnX.dtype)
+    return place_Btn @ seen_BnX
 
 
 def origins(velocity_BN2: Tensor, asked: Question, frames_per_tubelet: int) -> Tensor:

@@ -49,6 +49,8 @@ class AgentOptions:
             value, allowed = getattr(self, field.name), typing.get_args(hints[field.name])
             if typing.get_origin(hints[field.name]) is Literal and value not in allowed:
                 raise TrainingError(f"predictor option {field.name} must be one of {allowed}, got {value!r}")
+            if hints[field.name] is bool and not isinstance(value, bool):
+                raise TrainingError(f"predictor option {field.name} is true or false, got {value!r}")
             if hints[field.name] is int and value < (field.name != "extra_hidden"):
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
         if self.agent_epsilon <= 0:

@@ -24,7 +24,7 @@ UPDATE = "clips per update"
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
     "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
-    "size", "frames", "fps", "context", "data", "clips", "weights",
+    "size", "frames", "fps", "context", "data", "clips", "weights", "recalled", "carried", "ranks",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
 
@@ -195,10 +195,16 @@ def differing(material: Material, backbone: str, a: str, b: str) -> str:
 
 
 def _own_settings(run: RunInfo) -> dict[str, object]:
-    """Without settings of what its method does not have."""
-    method = known(run.method)
-    idle = method.idle_settings if method is not None else ()
-    used = settings_of(run)
+    """Without settings of what its method does not have, and with what its predictor may look at."""
+    used, method = settings_of(run), known(run.method)
+    idle: frozenset[str] = frozenset()
+    if method is not None:
+        changed = used.get("predictor")
+        options = vars(method.predictor) | (changed if isinstance(changed, dict) else {})
+        used = used | {key: options[key] for key in ("recalled", "carried")}
+        if hasattr(method.predictor, "ranks"):
+            used = used | {"ranks": list(options["ranks"])}
+        idle = method.idle_settings - ({"branch_rate"} if options["recalled"] else set())
     if "branch_rate" in used and used.get("gate_rate") in (None, used["branch_rate"]):
         used = used | {"gate_rate": "that of branches"}
     return {key: value for key, value in used.items() if key not in idle}

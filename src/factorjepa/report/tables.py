@@ -190,7 +190,7 @@ def unmeasured(row: ContrastRow) -> bool:
 
 
 def _without(material: Material, backbone: str, rows: Sequence[ContrastRow]) -> Markup | None:
-    """The prespecified contrasts that could not be made, one line each."""
+    """The contrasts that could not be made, one line each."""
     diagnostics: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         over = f"{row.contrast}: {material.title_of(row.a)} over {material.title_of(row.b)}"
@@ -200,7 +200,7 @@ def _without(material: Material, backbone: str, rows: Sequence[ContrastRow]) -> 
         return None
     lines = [tag("li", f"{over}, {listed(names)}: {why}.") for (over, why), names in diagnostics.items()]
     count = len({row.contrast for row in rows})
-    summary = f"{backbone}: {counted(count, 'prespecified contrast')} could not be tested"
+    summary = f"{backbone}: {counted(count, 'contrast')} could not be tested"
     return tag("details", tag("summary", summary), tag("ul", lines))
 
 

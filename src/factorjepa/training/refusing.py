@@ -46,6 +46,8 @@ def refuse_misfit(settings: TrainSettings, spec: BackboneSpec, packets: int | No
 
     `packets` have so many cells a side; None: none are read.
     """
+    if settings.context % spec.tubelet:
+        raise TrainingError(f"a context of {settings.context} frames is not whole tubelets of {spec.tubelet}")
     grid = spec.grid_of(settings.frames, settings.size, settings.size)
     future_split(grid, settings.context // spec.tubelet)
     if packets is not None and packets % grid[1]:

@@ -46,7 +46,7 @@ def scaled_geometry(geometry_BNG: Tensor) -> Tensor:
 
 def constant(values: tuple[float, ...], like: Tensor) -> Tensor:
     """A vector of known numbers, brought to like's device once: each time anew, the host would wait for the GPU."""
-    if torch.compiler.is_compiling():  # a graph holds its constants itself
+    if torch.compiler.is_compiling() or type(like) is not Tensor:  # a graph holds its own, stand-ins must not be kept
         return like.new_tensor(values)
     return _constant(values, like.dtype, like.device)
 

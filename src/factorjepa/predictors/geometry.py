@@ -6,8 +6,6 @@ Everything here is fp32: coordinates rounded to bf16 would be off by a token.
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 
@@ -46,15 +44,19 @@ def scaled_geometry(geometry_BNG: Tensor) -> Tensor:
 
 def constant(values: tuple[float, ...], like: Tensor) -> Tensor:
     """A vector of known numbers, brought to like's device once: each time anew, the host would wait for the GPU."""
-    if torch.compiler.is_compiling() or type(like) is not Tensor:  # a graph holds its own, stand-ins must not be kept
+    if torch.compiler.is_compiling():  # a graph holds its constants itself
         return like.new_tensor(values)
-    return _constant(values, like.dtype, like.device)
+    key = (values, like.dtype, like.device)
+    if key not in _CONSTANTS:
+        with torch.inference_mode(False):  # first made under inference mode, it could not be used in training later
+            made = torch.tensor(values, dtype=like.dtype, device=like.device)
+        if type(made) is not Tensor:  # of a mode that computes no numbers: nobody else could use it
+            return made
+        _CONSTANTS[key] = made
+    return _CONSTANTS[key]
 
 
-@functools.cache
-def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # first made under inference mode, it could not be used in training later
-        return torch.tensor(values, dtype=dtype, device=device)
+_CONSTANTS: dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor] = {}
 
 
 def token_places(index: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:

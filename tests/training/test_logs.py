@@ -34,6 +34,15 @@ def test_a_reader_finds_every_point_of_a_resumed_run_once(tmp_path: Path) -> Non
     assert [record["step"] for record in RunDirectory.existing(tmp_path / "run").metrics()] == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_run_resumed_within_a_second_is_read_in_order_after_many_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tenth file of a process would come before its ninth by name."""
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    monkeypatch.setattr(writer, "_global_uid", writer.AtomicCounter(9))
+    test_a_reader_finds_every_point_of_a_resumed_run_once(tmp_path)
+
+
 class FakeRun:
     """What is used of `wandb.Run`: like the real one it drops steps before its own."""
 

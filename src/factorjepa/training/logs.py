@@ -63,6 +63,13 @@ def refuse_missing(log_to: Sequence[str] | None) -> None:
             raise TrainingError(f"log_to: {name} needs the package {name}: pip install 'factorjepa[logs]'")
 
 
+def _later_second(folder: Path) -> None:
+    """Files are read in the order of their names, which tell the second and then a count: 10 comes before 9 there."""
+    now = f"events.out.tfevents.{int(time.time()):010d}."
+    if any(path.name.startswith(now) for path in folder.glob("*")):
+        time.sleep(1.0)
+
+
 class TensorBoard:
     """Scalars as event files. On resuming, a mark tells readers to forget what was written after the checkpoint."""
 
@@ -72,6 +79,7 @@ class TensorBoard:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._event, self._summary = Event, Summary
+        _later_second(run.folder / EVENTS)
         self._writer = EventFileWriter(str(run.folder / EVENTS))
         if resumed is not None:
             start = SessionLog(status=SessionLog.START)

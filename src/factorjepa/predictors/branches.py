@@ -229,17 +229,23 @@ class Pairs(nn.Module):
 
 
 class Recall(nn.Module):
-    """g_M: what a token's own place last showed, read beside its query. It starts by saying nothing."""
+    """g_M: what a token's own place last showed, read beside its query, and K_M, which hands it on as it is.
+
+    Nothing on the way is narrower than the tokens: queries are, and how much a token may be told is what counts. Both
+    start by saying nothing.
+    """
 
     def __init__(self, dim: int, width: int, hidden: int, out: int) -> None:
         super().__init__()
-        self.seen = nn.Linear(dim + 1, width, bias=False)
         self.g_M = Head(width, hidden, out)
+        self.seen = nn.Linear(dim + 1, hidden, bias=False)
+        self.K_M = nn.Linear(dim + 1, out, bias=False)
         zero(self.g_M.last)
+        nn.init.zeros_(self.K_M.weight)
 
     def forward(self, query_BtW: Tensor, seen_BtX: Tensor) -> Tensor:
-        hidden_BtH = F.gelu(self.g_M.first(query_BtW + self.seen(seen_BtX)))
-        return full(cast(Tensor, self.g_M.last(hidden_BtH)))
+        hidden_BtH = F.gelu(self.g_M.first(query_BtW) + self.seen(seen_BtX))
+        return full(cast(Tensor, self.g_M.last(hidden_BtH))) + full(cast(Tensor, self.K_M(seen_BtX)))
 
 
 class SparseInteractions(nn.Module):

@@ -31,6 +31,7 @@ class AgentOptions:
     relative_geometry: bool = True  # R: where a token lies relative to an agent's constant-velocity box
     carried: bool = False  # agents bring along what the context last showed where they come from
     recalled: bool = False  # the layout (of controls: the head) also reads what a token's own place last showed
+    recall_hidden: int = 256  # of the branch that does; wider tells more than any other width here
     gate_prior: bool = True  # gates start from the token's closeness to that box; without it they die silently
     edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
     visibility: Literal["learned", "open"] = "learned"  # open: the visibility pathway is off, every agent counts fully

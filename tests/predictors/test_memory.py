@@ -114,6 +114,30 @@ def test_recall_reads_the_last_tubelet_at_a_tokens_own_place_and_nowhere_else() 
 
 
 @torch.no_grad()
+def test_a_blind_look_back_is_as_wide_and_sees_nothing() -> None:
+    assert not changed_by(6, recalled=True, recall_blind=True).any()
+    seeing, blind = (monolithic(recalled=True, recall_hidden=20, recall_blind=one) for one in (False, True))
+    assert [p.shape for p in seeing.parameters()] == [p.shape for p in blind.parameters()]
+    query = torch.randn(2, 32, 24, generator=torch.Generator().manual_seed(2))
+    shown = torch.randn(2, 32, TINY.dim + 1, generator=torch.Generator().manual_seed(3))
+    branch = awake(blind).recall
+    assert branch is not None
+    assert branch(query, shown).equal(branch(query, -shown))
+    assert not branch(query, shown).equal(branch(-query, shown))
+
+
+@torch.no_grad()
+def test_a_look_back_tells_as_much_as_a_token_holds() -> None:
+    """Queries are 24 wide and tokens 32: what the place showed goes on whole, whatever the query is."""
+    branch = awake(monolithic(recalled=True, recall_hidden=64)).recall
+    assert branch is not None
+    query = torch.zeros(1, 200, TINY.predictor_dim)
+    shown = torch.randn(1, 200, TINY.dim + 1, generator=torch.Generator().manual_seed(3))
+    said = (branch(query, shown) - branch(query, 0 * shown))[0]
+    assert int(torch.linalg.matrix_rank(said.double(), rtol=1e-5)) == TINY.dim > TINY.predictor_dim
+
+
+@torch.no_grad()
 def test_what_agents_bring_is_read_where_they_go_alone() -> None:
     reached = changed_by(6, injection="late", carried=True)
     assert reached.any()
@@ -200,7 +224,8 @@ def test_agents_that_bring_tokens_along_show_a_look_that_no_state_knows() -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"carried": True}, "carried: a predictor without agents"), ({"direct": True}, "direct is of late injection"),
-     ({"direct": True, "injection": "early"}, "and injection is early")],
+     ({"direct": True, "injection": "early"}, "and injection is early"),
+     ({"recall_hidden": 512}, "of a look back: set recalled"), ({"recall_blind": True}, "of a look back: set recalled")],
 )  # fmt: skip
 def test_options_that_would_change_nothing_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainingError, match=words):

@@ -235,15 +235,18 @@ class Recall(nn.Module):
     start by saying nothing.
     """
 
-    def __init__(self, dim: int, width: int, hidden: int, out: int) -> None:
+    def __init__(self, dim: int, width: int, options: AgentOptions, out: int) -> None:
         super().__init__()
-        self.g_M = Head(width, hidden, out)
-        self.seen = nn.Linear(dim + 1, hidden, bias=False)
+        self.blind = options.recall_blind
+        self.g_M = Head(width, options.recall_hidden, out)
+        self.seen = nn.Linear(dim + 1, options.recall_hidden, bias=False)
         self.K_M = nn.Linear(dim + 1, out, bias=False)
         zero(self.g_M.last)
         nn.init.zeros_(self.K_M.weight)
 
     def forward(self, query_BtW: Tensor, seen_BtX: Tensor) -> Tensor:
+        if self.blind:
+            seen_BtX = torch.zeros_like(seen_BtX)
         hidden_BtH = F.gelu(self.g_M.first(query_BtW) + self.seen(seen_BtX))
         return full(cast(Tensor, self.g_M.last(hidden_BtH))) + full(cast(Tensor, self.K_M(seen_BtX)))
 

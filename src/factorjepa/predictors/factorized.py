@@ -41,7 +41,7 @@ class FactorizedPredictor(LatentPredictor):
         self.reader = AgentReader(spec, options)
         self.early = Injection(width, options) if options.injection != "late" else None
         self.g_L = nn.Linear(width, ranks.layout)
-        self.recall = Recall(spec.dim, width, options.recall_hidden, ranks.layout) if options.recalled else None
+        self.recall = Recall(spec.dim, width, options, ranks.layout) if options.recalled else None
         self.agents = GatedAgents(width, ranks.agents, options)
         self.interactions = (
             SparseInteractions(width, ranks.interactions, options, options.pair_epsilon)

@@ -44,7 +44,7 @@ class MonolithicPredictor(LatentPredictor):
         self.late = Injection(width, options, spec.dim if options.direct else width) if late else None
         self.extra = ResidualMlp(width, options.extra_hidden) if options.extra_hidden else None
         self.head = nn.Linear(width, spec.dim)
-        self.recall = Recall(spec.dim, width, options.recall_hidden, spec.dim) if options.recalled else None
+        self.recall = Recall(spec.dim, width, options, spec.dim) if options.recalled else None
         self.heads = FactorHeads(PerFactor(width, width, width), options.target_width) if options.factor_heads else None
 
     @classmethod

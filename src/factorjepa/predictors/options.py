@@ -31,7 +31,8 @@ class AgentOptions:
     relative_geometry: bool = True  # R: where a token lies relative to an agent's constant-velocity box
     carried: bool = False  # agents bring along what the context last showed where they come from
     recalled: bool = False  # the layout (of controls: the head) also reads what a token's own place last showed
-    recall_hidden: int = 256  # of the branch that does; wider tells more than any other width here
+    recall_hidden: int = 256  # of the branch that does
+    recall_blind: bool = False  # it is shown nothing: what its width is worth without the look back
     gate_prior: bool = True  # gates start from the token's closeness to that box; without it they die silently
     edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
     visibility: Literal["learned", "open"] = "learned"  # open: the visibility pathway is off, every agent counts fully
@@ -56,6 +57,8 @@ class AgentOptions:
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
         if self.agent_epsilon <= 0:
             raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
+        if not self.recalled and (self.recall_blind or self.recall_hidden != AgentOptions.recall_hidden):
+            raise TrainingError("predictor options recall_hidden and recall_blind are of a look back: set recalled")
         if self.own_motion and self.interactions != "motion":
             raise TrainingError(f"predictor option own_motion needs interactions: motion, got {self.interactions}")
         if self.agents == "slots" and self.slot_neighbours >= self.slots:

@@ -21,10 +21,11 @@ from .provenance import settings_of
 
 FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 UPDATE = "clips per update"
+LOOK_BACK = ("recalled", "recall_hidden", "recall_blind", "carried")
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
     "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
-    "size", "frames", "fps", "context", "data", "clips", "weights", "recalled", "carried", "ranks",
+    "size", "frames", "fps", "context", "data", "clips", "weights", *LOOK_BACK, "ranks",
 )  # fmt: skip
 _NAMED = 4  # methods, before they are counted
 
@@ -201,7 +202,7 @@ def _own_settings(run: RunInfo) -> dict[str, object]:
     if method is not None:
         changed = used.get("predictor")
         options = vars(method.predictor) | (changed if isinstance(changed, dict) else {})
-        used = used | {key: options[key] for key in ("recalled", "carried")}
+        used = used | {key: options[key] for key in LOOK_BACK}
         if hasattr(method.predictor, "ranks"):
             used = used | {"ranks": list(options["ranks"])}
         idle = method.idle_settings - ({"branch_rate"} if options["recalled"] else set())

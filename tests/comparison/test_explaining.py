@@ -14,7 +14,7 @@ from factorjepa.cli import main
 from factorjepa.report.making import make_report
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, compare
-from factorjepa.statistics.contrasts import PRESPECIFIED, extended
+from factorjepa.statistics.contrasts import PRESPECIFIED, Contrast, extended
 from factorjepa.statistics.explaining import COLUMNS, LADDERS, PARTS, STEPS, explained, told
 from factorjepa.statistics.verdict import brief
 
@@ -144,6 +144,15 @@ class TestVariants:
             },
             abs=0.02,
         )
+
+    def test_two_variants_of_a_method_are_a_step_where_somebody_asks_for_it(self) -> None:
+        shifts = {"auto_rgn": 0.5, "auto_rgn@long": 0.4, "auto_rgn@wide": 0.2}
+        assert ("auto_rgn@wide", "auto_rgn@long") not in self.steps(shifts)
+        asked = dataclasses.replace(QUICK, also=[Contrast("asked", "auto_rgn@wide", "auto_rgn@long")])
+        found = compare(scores_of(rows_of(shifts, seeds=(17, 29, 43))), asked).explained()
+        step = next(row for row in found if (row.a, row.b) == ("auto_rgn@wide", "auto_rgn@long"))
+        assert (step.step, step.told) == ("@wide instead of @long, auto_rgn", "variants")
+        assert step.effect == pytest.approx(0.2, abs=0.02)
 
     def test_with_the_same_word_on_both_sides_it_is_compared_in_itself(self) -> None:
         found = self.steps({name.replace("long", "slow"): shift for name, shift in self.SHIFTS.items()})

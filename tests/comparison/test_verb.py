@@ -55,6 +55,37 @@ def test_joins_files_prints_decisions_and_writes_tables(
     assert found.settings["replicates"] == 500
 
 
+def test_two_methods_that_somebody_asks_for_are_compared_too(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Auto-RGN over a control that no contrast of ours sets beside it; exploratory, and in the adjusted family."""
+    quick = ("--out", tmp_path / "out", "--replicates", 300, "--no-mixed")
+    assert run(monkeypatch, *files, *quick) == 0
+    before = Comparison.read(tmp_path / "out").contrasts
+    asked = ("--also", "mono_states_late:auto_rgn", "--also", "frozen:factorjepa")
+    assert run(monkeypatch, *files, *quick, *asked) == 0
+    after = Comparison.read(tmp_path / "out").contrasts
+    more = [row for row in after if (row.a, row.b) not in {(one.a, one.b) for one in before}]
+    assert {(row.a, row.b) for row in more} == {("mono_states_late", "auto_rgn")}  # the other is there, turned round
+    assert {row.family for row in more} == {"exploratory"}
+    future = next(row for row in more if row.diagnostic == FUTURE.name)
+    assert future.effect == pytest.approx(0.299, abs=0.01)
+    assert future.decision == "better"
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [("auto_rgn", "as A:B"), ("auto_rgn:", "as A:B"), ("a:b:c", "as A:B"), ("auto_rgn:auto_rgn", "with itself"),
+     ("auto_rgm:frozen", "no method 'auto_rgm' (did you mean 'auto_rgn'?)")],
+)  # fmt: skip
+def test_a_pair_that_cannot_be_compared_is_refused(
+    pair: str, words: str, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *files, "--also", pair, width=400) != 0
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (files[0] / "comparison").exists()
+
+
 def test_people_read_titles_and_everything_fits_eighty_columns(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

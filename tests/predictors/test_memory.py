@@ -225,7 +225,8 @@ def test_agents_that_bring_tokens_along_show_a_look_that_no_state_knows() -> Non
     ("options", "words"),
     [({"carried": True}, "carried: a predictor without agents"), ({"direct": True}, "direct is of late injection"),
      ({"direct": True, "injection": "early"}, "and injection is early"),
-     ({"recall_hidden": 512}, "of a look back: set recalled"), ({"recall_blind": True}, "of a look back: set recalled")],
+     ({"recall_hidden": 512}, "of a look back: set recalled"),
+     ({"recall_blind": True}, "of a look back: set recalled")],
 )  # fmt: skip
 def test_options_that_would_change_nothing_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainingError, match=words):

@@ -35,7 +35,7 @@ def conditions(settings: TrainSettings, scenery: Scenery, compiled: bool) -> dic
         "context": settings.context, "masks": settings.masks, "trainable_blocks": settings.trainable_blocks,
         "batch": settings.batch, "accumulate": settings.accumulate, "precision": settings.precision,
         "frozen_bits": settings.frozen_bits, "recompute": settings.recompute, "compiled": compiled,
-        "agents": scenery.agents, "pairs": scenery.pairs,
+        "agents": scenery.agents, "pairs": scenery.pairs, "predictor": settings.predictor,
         "environment": facts(),
     }  # fmt: skip
 

@@ -16,6 +16,7 @@ import numpy as np
 from .. import commands
 from ..errors import ScoresError
 from ..scores import DiagnosticInfo, Scores
+from ..words import nearest
 from .comparison import Comparison
 from .contrasts import PRESPECIFIED, Contrast, extended
 from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding, most_freedom
@@ -50,6 +51,7 @@ class CompareSettings:
     mixed: Literal["primary", "all", "none"] = "primary"  # contrasts that get the mixed-effects check
     alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/... and single horizons
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
+    also: Sequence[Contrast] = ()  # beside those, unless they hold the two methods already, either way round
     # How much trainings vary, in the interval that decides: what a pair's seeds say, helped by other methods' or alone.
     seed_variance: Literal["moderated", "own"] = "moderated"
 
@@ -102,6 +104,13 @@ def _check(scores: Scores, settings: CompareSettings) -> None:
     unknown = sorted(set(settings.alternatives or ()) - scores.diagnostics.keys())
     if unknown:
         raise ScoresError(f"alternatives of diagnostics that the scores do not hold: {', '.join(unknown)}")
+    there = scores.values("method")
+    for contrast in settings.also:
+        for name in (contrast.a, contrast.b):
+            if name not in there:
+                raise ScoresError(f"{contrast.name}: the scores hold no method {name!r}{nearest(name, there)}")
+        if contrast.a == contrast.b:
+            raise ScoresError(f"{contrast.name}: a method is not compared with itself")
 
 
 class _Backbone:
@@ -112,7 +121,10 @@ class _Backbone:
         self.estimator = Estimator(panel, settings.replicates, settings.seed)
         families = {method: panel.family(method) for method in panel.methods}
         asked = settings.contrasts
-        self.contrasts = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else list(asked)
+        known = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else list(asked)
+        pairs = {frozenset((one.a, one.b)) for one in known}
+        more = {pair: one for one in settings.also if (pair := frozenset((one.a, one.b))) <= {*panel.methods}}
+        self.contrasts = [*known, *(one for pair, one in more.items() if pair not in pairs)]
         self.scores: list[ScoreRow] = []
         self.rows: list[ContrastRow] = []
 

@@ -276,6 +276,15 @@ def variant_steps(methods: Collection[str]) -> list[Step]:
     ]
 
 
+def _between_variants(places: Collection[tuple[str, str, str]]) -> list[Step]:
+    """From one variant of a method to another, where somebody has asked for it."""
+    pairs = dict.fromkeys((a, b) for a, b, _ in places if base_of(a) == base_of(b) and AT in a and AT in b)
+    return [
+        Step(f"{a.removeprefix(base_of(a))} instead of {b.removeprefix(base_of(b))}, {base_of(a)}", a, b)
+        for a, b in pairs
+    ]
+
+
 def with_variants(steps: Sequence[Step], methods: Collection[str]) -> list[Step]:
     """Each step, and again where `a@word` or `b@word` stand in for its methods: both where both are there."""
     words = dict.fromkeys(name.removeprefix(base_of(name)) for name in methods if AT in name)
@@ -298,7 +307,7 @@ def explained(
     """The steps that were measured, in their order, each on every column; `families` are those of methods."""
     by_place = {(row.a, row.b, row.diagnostic): row for row in contrasts if row.backbone == backbone}
     methods = dict.fromkeys(name for a, b, _ in by_place for name in (a, b))
-    changed = variant_steps(methods) if ladder.variants else []
+    changed = [*variant_steps(methods), *_between_variants(by_place)] if ladder.variants else []
     found: list[Explained] = []
     for step in [*with_variants(ladder.steps, methods), *changed]:
         rows = [_of(step, backbone, *column, by_place.get((step.a, step.b, column[0]))) for column in COLUMNS]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..statistics import Comparison, ContrastRow, ScoreRow
+    from ..statistics.contrasts import Contrast
     from ..statistics.explaining import Explained
     from ..statistics.rows import RankRow, StratumRow
 
@@ -44,10 +45,16 @@ def compare(
         list[str] | None,
         typer.Option("--by", help="A manifest column to show effects by; repeat (default: density and occlusion)."),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Two methods to compare as well, A:B for A over B; repeat. Exploratory."),
+    ] = None,
 ) -> None:
     """Compare methods: clustered intervals, paired contrasts, decisions adjusted for how many there are.
 
     Example:  [bold]factorjepa compare scores[/bold]
+
+    Example:  [bold]factorjepa compare scores --also lora:dora[/bold]
     """
     from ..adaptation import METHODS
     from ..report.provenance import corpus_of
@@ -62,8 +69,9 @@ def compare(
     refuse_unwritable(out)
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
     settings = CompareSettings(
-        replicates, seed, common=common, mixed="primary" if mixed else "none", seed_variance=seed_variance
-    )
+        replicates, seed, common=common, mixed="primary" if mixed else "none", seed_variance=seed_variance,
+        also=[_asked(pair) for pair in also or ()],
+    )  # fmt: skip
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})
     found.strata = stratified(joined, levels, settings)
@@ -79,6 +87,16 @@ def compare(
     for line in [*found.verdict, *found.notes]:
         console.print(line, highlight=False, markup=False)
     console.print(f"{out}: all diagnostics and contrasts as CSV, and comparison.json", highlight=False, soft_wrap=True)
+
+
+def _asked(pair: str) -> Contrast:
+    from ..errors import ScoresError
+    from ..statistics.contrasts import Contrast as Asked
+
+    a, colon, b = pair.partition(":")
+    if not (a and colon and b) or ":" in b:
+        raise ScoresError(f"--also {pair}: two methods are compared, as A:B, for example factorjepa:lora")
+    return Asked(f"{a} over {b}", a, b)
 
 
 def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:

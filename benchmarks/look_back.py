@@ -1,0 +1,154 @@
+"""What should a head read beside its query? Small heads on frozen features of a few hundred clips, on a CPU in minutes.
+
+    factorjepa simulate dense --preset dense --clips 600 --seed 11 "seconds=[6,7]" fps=4
+    python benchmarks/look_back.py dense
+
+Encoder and query transformer stay as they come; a two-layer head learns to add to the pretrained prediction, from the
+query and from what the context showed at a token's own place. One source in six is kept for validation. It tells which
+look back is worth training a model with, and not what such a model will gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from factorjepa import backbones
+from factorjepa.backbones.masks import future_split
+from factorjepa.backbones.packaged import packaged_weights
+from factorjepa.corpus.access import Corpus
+from factorjepa.corpus.loader import Loader
+from factorjepa.corpus.windows import WindowSpec
+from factorjepa.predictors import MonolithicPredictor
+from factorjepa.predictors.query import Question
+
+CONTEXT = 12  # frames
+SEEN = ("nothing", "last tubelet", "last two", "all six", "all levels", "3 x 3 places")
+
+
+class Features(NamedTuple):
+    levels: Tensor  # [clips, tubelets, cells, levels, D], each level normalised
+    query: Tensor  # [clips, tokens, W]
+    target: Tensor  # [clips, tokens, D]
+    training: Tensor  # [clips]: not of a source that is kept for validation
+
+
+@torch.no_grad()
+def features(corpus: Path, size: int) -> tuple[Features, nn.Linear]:
+    """Of all training clips, and the pretrained head."""
+    path = packaged_weights("nano")
+    assert path is not None
+    backbone = backbones.load(path, "nano")
+    encoder, predictor = backbone.encoder.float().eval(), backbone.predictor.float()
+    model, dim = MonolithicPredictor.graft(predictor).eval(), backbone.spec.dim
+    levels, queries, targets, sources = [], [], [], []
+    for batch in Loader(Corpus.open(corpus).training(), WindowSpec(size=size), batch_size=16, seed=0):
+        video = batch.video()
+        grid = encoder.grid_of(video)
+        split = future_split(grid, CONTEXT // backbone.spec.tubelet)
+        context, target = (index.expand(len(video), -1) for index in split)
+        shown = encoder(video[:, :, :CONTEXT], context, levels=True)
+        queries.append(model.query(Question(shown, context, target, None, grid, None)))
+        targets.append(F.layer_norm(encoder(video)[:, -target.shape[1] :], (dim,)))
+        cells = shown.unflatten(-1, (-1, dim)).unflatten(1, (-1, grid[1] * grid[2]))
+        levels.append(F.layer_norm(cells, (dim,)))
+        sources += [clip.source for clip in batch.clips]
+    kept = set(sorted(set(sources))[::6])
+    training = torch.tensor([source not in kept for source in sources])
+    return Features(torch.cat(levels), torch.cat(queries), torch.cat(targets), training), model.head
+
+
+def seen(found: Features, what: str) -> Tensor:
+    """What a head is shown of each token's own place, `[clips, tokens, X]`: for all future tubelets the same."""
+    last = found.levels[..., -1, :]
+    side = round(last.shape[2] ** 0.5)
+    shown = {
+        "nothing": lambda: last[:, -1] * 0,
+        "last tubelet": lambda: last[:, -1],
+        "last two": lambda: last[:, -2:].transpose(1, 2).flatten(2),
+        "all six": lambda: last.transpose(1, 2).flatten(2),
+        "all levels": lambda: found.levels[:, -1].flatten(2),
+        "3 x 3 places": lambda: F.unfold(
+            last[:, -1].transpose(1, 2).unflatten(2, (side, side)), 3, padding=1
+        ).transpose(1, 2),
+    }[what]()
+    return shown.repeat(1, found.query.shape[1] // shown.shape[1], 1)
+
+
+class Added(nn.Module):
+    """`narrow`: what is shown goes through a layer as wide as the queries, as in a branch that adds it to them."""
+
+    def __init__(self, fields: int, width: int, hidden: int, out: int, narrow: bool, handed_on: bool) -> None:
+        super().__init__()
+        way = [nn.Linear(fields, width, bias=False)] if narrow else []
+        self.seen = nn.Sequential(*way, nn.Linear(width if narrow else fields, hidden, bias=False))
+        self.first, self.last = nn.Linear(width, hidden), nn.Linear(hidden, out)
+        self.handed_on = nn.Linear(fields, out, bias=False) if handed_on else None
+        for layer in (self.last, self.handed_on):
+            if layer is not None:
+                nn.init.zeros_(layer.weight)
+
+    def forward(self, query: Tensor, shown: Tensor) -> Tensor:
+        added: Tensor = self.last(F.gelu(self.first(query) + self.seen(shown)))
+        return added if self.handed_on is None else added + self.handed_on(shown)
+
+
+def left_over(
+    found: Features, pretrained: nn.Linear, what: str, hidden: int, narrow: bool, handed_on: bool, epochs: int
+) -> float:
+    """L1 on the validation sources after training."""
+    torch.manual_seed(0)
+    shown, rows = seen(found, what), 2048
+    width, dim = found.query.shape[-1], found.target.shape[-1]
+    head = nn.Linear(width, dim)
+    head.load_state_dict(pretrained.state_dict())
+    added = Added(shown.shape[-1], width, hidden, dim, narrow, handed_on)
+    train, check = (
+        [tensor[clips].flatten(0, 1) for tensor in (found.query, shown, found.target)]
+        for clips in (found.training, ~found.training)
+    )
+    steps = epochs * max(1, len(train[0]) // rows)
+    optimiser = torch.optim.AdamW([*head.parameters(), *added.parameters()], lr=2e-3, weight_decay=0.02)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=steps)
+    order = torch.cat([torch.randperm(len(train[0])) for _ in range(epochs + 1)])
+    for step in range(steps):
+        query, given, wanted = (tensor[order[step * rows : (step + 1) * rows]] for tensor in train)
+        loss = (head(query) + added(query, given) - wanted).abs().mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        schedule.step()
+    with torch.no_grad():
+        query, given, wanted = check
+        return float((head(query) + added(query, given) - wanted).abs().mean())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=14)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256, 1024])
+    asked = parser.parse_args(arguments)
+    found, head = features(asked.corpus, asked.size)
+    last = seen(found, "last tubelet")[~found.training]
+    print(f"{len(found.query)} clips, {int((~found.training).sum())} of them to validate on")
+    print(f"what the last tubelet showed, said again: {float((last - found.target[~found.training]).abs().mean()):.4f}")
+    print("| shown | through | handed on | hidden | L1 |\n|---|---|---|---|---|")
+    cases = [("nothing", False, False), ("last tubelet", True, False)]
+    cases += [(what, False, False) for what in SEEN[1:]] + [("last tubelet", False, True)]
+    for hidden in asked.hidden:
+        for what, narrow, handed_on in cases:
+            error = left_over(found, head, what, hidden, narrow, handed_on, asked.epochs)
+            way = "the queries' width" if narrow else "its own"
+            print(f"| {what} | {way} | {'yes' if handed_on else 'no'} | {hidden} | {error:.4f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

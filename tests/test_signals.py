@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from factorjepa import cli
 from factorjepa.signals import stopping
 
 _RUN = """
@@ -75,3 +76,12 @@ def test_another_thread_changes_nothing_and_afterwards_all_is_as_before() -> Non
     with stopping(lambda: None):
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_command_leaves_signals_as_it_found_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls it from Python, and forks later, would have children that SIGTERM does not always end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr("sys.argv", ["factorjepa", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert {number: signal.getsignal(number) for number in before} == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.markup import escape
 
 from . import __version__, commands
 from .errors import AlreadyReported, FactorJEPAError
+from .signals import handling
 from .terminal import console, error_console
 from .verbs import (
     comparison,
@@ -86,8 +86,11 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 def main() -> None:
     """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130, SIGTERM 143."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    with handling(_interrupt, even_ignored=True):  # a shell's background commands begin with Ctrl-C ignored
+        _main()
+
+
+def _main() -> None:
     commands.carry_out(commands.line_of(sys.argv[1:]))
     try:
         app()

@@ -13,14 +13,15 @@ from .terminal import error_console
 
 
 @contextlib.contextmanager
-def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call `handle` meanwhile; one that is ignored, as a worker's Ctrl-C, stays so, and one whose
-    handler is not of Python, and could not be put back.
+def handling(handle: Callable[[int, object], None], even_ignored: bool = False) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call `handle` meanwhile; one that is ignored, as a worker's Ctrl-C, stays so unless asked
+    otherwise, and so does one whose handler is not of Python, and could not be put back.
 
     Only the main thread can say what signals do: called in another one, this changes nothing.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    mine = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    left = (None,) if even_ignored else (None, signal.SIG_IGN)
+    mine = [number for number, handler in before.items() if handler not in left]
     if threading.current_thread() is not threading.main_thread():
         mine = []
     for number in mine:
@@ -37,7 +38,7 @@ def quitting() -> contextlib.AbstractContextManager[None]:
 
     For the time before a run has begun: an exception would be raised in the middle of an import, and be printed.
     """
-    return _handling(lambda number, frame: os._exit(128 + number))
+    return handling(lambda number, frame: os._exit(128 + number))
 
 
 @contextlib.contextmanager
@@ -60,5 +61,5 @@ def stopping(stop: Callable[[], None], quiet: bool = False) -> Iterator[list[int
             if not quiet:
                 error_console.print("stopping after this update; once more to stop at once", highlight=False)
 
-    with _handling(asked):
+    with handling(asked):
         yield heard

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tarfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -306,8 +308,8 @@ def test_worker_processes_read_the_same_bytes(packed: Path, method: str) -> None
     store = open_store(packed)
     paths = [clip.path for clip in Manifest.read(packed)]
     expected = read_all(store, paths, 0)
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        assert pool.starmap(read_all, [(store, paths, number) for number in range(4)]) == [expected] * 4
+    with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+        assert list(pool.map(partial(read_all, store, paths), range(4))) == [expected] * 4
     assert pickle.loads(pickle.dumps(store)).read(paths[0]) == expected[0]
 
 

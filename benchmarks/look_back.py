@@ -11,6 +11,7 @@ look back is worth training a model with, and not what such a model will gain.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +24,14 @@ from factorjepa.backbones.masks import future_split
 from factorjepa.backbones.packaged import packaged_weights
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
+from factorjepa.corpus.manifest import Clip
 from factorjepa.corpus.windows import WindowSpec
 from factorjepa.predictors import MonolithicPredictor
 from factorjepa.predictors.query import Question
 
 CONTEXT = 12  # frames
+ROWS = 2048  # tokens of a training step
+Rows = Sequence[Tensor]  # of tokens: query, what is shown beside it, target
 SEEN = ("nothing", "last tubelet", "last two", "all six", "all levels", "3 x 3 places")
 
 
@@ -36,31 +40,35 @@ class Features(NamedTuple):
     query: Tensor  # [clips, tokens, W]
     target: Tensor  # [clips, tokens, D]
     training: Tensor  # [clips]: not of a source that is kept for validation
+    clips: tuple[Clip, ...] = ()
+    times: Tensor = torch.empty(0)  # [clips, T]
 
 
 @torch.no_grad()
-def features(corpus: Path, size: int) -> tuple[Features, nn.Linear]:
-    """Of all training clips, and the pretrained head."""
+def features(corpus: Path, size: int, frames: int = CONTEXT) -> tuple[Features, nn.Linear]:
+    """Of all training clips, whose first `frames` are the context, and the pretrained head."""
     path = packaged_weights("nano")
     assert path is not None
     backbone = backbones.load(path, "nano")
     encoder, predictor = backbone.encoder.float().eval(), backbone.predictor.float()
     model, dim = MonolithicPredictor.graft(predictor).eval(), backbone.spec.dim
-    levels, queries, targets, sources = [], [], [], []
+    levels, queries, targets, clips, times = [], [], [], [], []
     for batch in Loader(Corpus.open(corpus).training(), WindowSpec(size=size), batch_size=16, seed=0):
         video = batch.video()
         grid = encoder.grid_of(video)
-        split = future_split(grid, CONTEXT // backbone.spec.tubelet)
+        split = future_split(grid, frames // backbone.spec.tubelet)
         context, target = (index.expand(len(video), -1) for index in split)
-        shown = encoder(video[:, :, :CONTEXT], context, levels=True)
+        shown = encoder(video[:, :, :frames], context, levels=True)
         queries.append(model.query(Question(shown, context, target, None, grid, None)))
         targets.append(F.layer_norm(encoder(video)[:, -target.shape[1] :], (dim,)))
         cells = shown.unflatten(-1, (-1, dim)).unflatten(1, (-1, grid[1] * grid[2]))
         levels.append(F.layer_norm(cells, (dim,)))
-        sources += [clip.source for clip in batch.clips]
-    kept = set(sorted(set(sources))[::6])
-    training = torch.tensor([source not in kept for source in sources])
-    return Features(torch.cat(levels), torch.cat(queries), torch.cat(targets), training), model.head
+        clips += batch.clips
+        times.append(batch.times)
+    kept = set(sorted({clip.source for clip in clips})[::6])
+    training = torch.tensor([clip.source not in kept for clip in clips])
+    joined = (torch.cat(parts) for parts in (levels, queries, targets))
+    return Features(*joined, training, tuple(clips), torch.cat(times)), model.head
 
 
 def seen(found: Features, what: str) -> Tensor:
@@ -103,29 +111,40 @@ def left_over(
 ) -> float:
     """L1 on the validation sources after training."""
     torch.manual_seed(0)
-    shown, rows = seen(found, what), 2048
+    shown = seen(found, what)
+    head, added = begun(found, pretrained, shown.shape[-1], hidden, narrow, handed_on)
+    train, check = (
+        tuple(tensor[clips].flatten(0, 1) for tensor in (found.query, shown, found.target))
+        for clips in (found.training, ~found.training)
+    )
+    learn(head, added, train, epochs * max(1, len(train[0]) // ROWS))
+    with torch.no_grad():
+        query, given, wanted = check
+        return float((head(query) + added(query, given) - wanted).abs().mean())
+
+
+def begun(
+    found: Features, pretrained: nn.Linear, fields: int, hidden: int, narrow: bool, handed_on: bool
+) -> tuple[nn.Linear, Added]:
+    """The pretrained head, as a copy, and a fresh one beside it."""
     width, dim = found.query.shape[-1], found.target.shape[-1]
     head = nn.Linear(width, dim)
     head.load_state_dict(pretrained.state_dict())
-    added = Added(shown.shape[-1], width, hidden, dim, narrow, handed_on)
-    train, check = (
-        [tensor[clips].flatten(0, 1) for tensor in (found.query, shown, found.target)]
-        for clips in (found.training, ~found.training)
-    )
-    steps = epochs * max(1, len(train[0]) // rows)
+    return head, Added(fields, width, hidden, dim, narrow, handed_on)
+
+
+def learn(head: nn.Linear, added: Added, train: Rows, steps: int) -> None:
     optimiser = torch.optim.AdamW([*head.parameters(), *added.parameters()], lr=2e-3, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=steps)
-    order = torch.cat([torch.randperm(len(train[0])) for _ in range(epochs + 1)])
+    tokens = len(train[0])
+    order = torch.cat([torch.randperm(tokens) for _ in range(1 + steps * ROWS // tokens)])
     for step in range(steps):
-        query, given, wanted = (tensor[order[step * rows : (step + 1) * rows]] for tensor in train)
+        query, given, wanted = (tensor[order[step * ROWS : (step + 1) * ROWS]].float() for tensor in train)
         loss = (head(query) + added(query, given) - wanted).abs().mean()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()
-    with torch.no_grad():
-        query, given, wanted = check
-        return float((head(query) + added(query, given) - wanted).abs().mean())
 
 
 def main(arguments: list[str] | None = None) -> int:

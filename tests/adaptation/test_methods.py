@@ -235,6 +235,14 @@ def test_a_preset_tunes_terms_and_adds_none() -> None:
         resolve(TrainSettings, "nano", ["predictor.injektion=early"], data="-").resolved_method()
 
 
+def test_slots_look_at_the_runs_context() -> None:
+    run = resolve(TrainSettings, "nano", ["context=8"], data="-", method="slots")
+    assert run.resolved_method().predictor.context_frames == 8
+    other = resolve(TrainSettings, "nano", ["context=8", "predictor.context_frames=12"], data="-", method="slots")
+    with pytest.raises(TrainingError, match="the run's context has 8 frames"):
+        other.resolved_method()
+
+
 @pytest.mark.parametrize("preset", PRESET_OF.values())
 def test_under_every_preset_all_methods_are_different_runs(preset: str) -> None:
     seen: dict[str, str] = {}

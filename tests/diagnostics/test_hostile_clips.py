@@ -74,7 +74,7 @@ def test_streets_without_agents_are_measured_where_agents_do_not_matter(evaluato
     assert "agents" not in means(found["future_l1"])
     assert "true_region" not in means(found["intervention_l1"])
     assert "counterfactual" not in means(found["intervention_l1"])
-    assert "no agent is seen now and a second later" in reasons(found["position_readout"])
+    assert "no agent is seen both now and when the window ends" in reasons(found["position_readout"])
     assert means(found["intervention_l1"])["pooled"] == 0
 
 

@@ -27,7 +27,7 @@ from factorjepa.diagnostics.position_readout import PositionReadout, _agents
 from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.resimulation import Worlds, removed_agents
 from factorjepa.diagnostics.settings import EvaluateSettings
-from factorjepa.diagnostics.truth import seen_agents
+from factorjepa.diagnostics.truth import seen_agents, true_frames, truth_of
 from factorjepa.predictors import PerFactor
 from factorjepa.scores import DiagnosticInfo
 from factorjepa.world import WorldSettings
@@ -266,6 +266,25 @@ def test_a_prediction_that_writes_down_where_agents_go_is_read(
     knows.finish()
     none.finish()
     assert means(knows)["pooled"] < 0.3 * means(none)["pooled"]
+
+
+def test_the_position_that_is_read_is_that_of_the_windows_last_frame(evaluator: Make) -> None:
+    """Of whatever length the future is: one that is predicted from eight frames lasts two seconds."""
+    agents = 0
+    for scene in evaluator().parts[2]:
+        early = SimpleNamespace(**{name: getattr(scene, name) for name in ("known", "times_BT", "settings")}, context=8)
+        for b in range(len(scene)):
+            truth, numbers = truth_of(scene, b), true_frames(scene, b)
+            for agent, (place, displacement, steady) in _agents(cast(Any, early), b).items():
+                now, last = (
+                    next(row for row in truth.observations(numbers[t]) if truth.agent_ids[truth.agent[row]] == agent)
+                    for t in (7, 15)
+                )
+                boxes = truth.box[[now, last]].reshape(2, 2, 2).mean(1) / truth.size
+                np.testing.assert_allclose((place, displacement), (boxes[0], boxes[1] - boxes[0]), atol=1e-6)
+                np.testing.assert_allclose(steady, 2.0 * truth.image_velocity[now] / truth.size, atol=1e-6)
+                agents += 1
+    assert agents
 
 
 def test_clips_of_a_corpus_with_many_streets_are_simulated_again_as_they_were() -> None:

@@ -24,9 +24,9 @@ from .scenes import TARGET, agents
 GRID = (8, 4, 4)
 
 
-def relation(seen: ObjectStates) -> dict[str, Tensor]:
+def relation(seen: ObjectStates, grid: tuple[int, int, int] = GRID) -> dict[str, Tensor]:
     chosen = [torch.nn.functional.one_hot(seen.pairs_BP2[..., k], seen.valid_BN.shape[1]).float() for k in (0, 1)]
-    return dict(zip(RELATION, pair_relations(seen, *chosen, GRID).unbind(-1), strict=True))
+    return dict(zip(RELATION, pair_relations(seen, *chosen, grid, 2).unbind(-1), strict=True))
 
 
 def two(a: tuple[float, ...], b: tuple[float, ...]) -> ObjectStates:
@@ -81,6 +81,16 @@ def test_closest_approach_is_when_and_how_near_two_pass() -> None:
     assert float(apart["time_to_closest"]) < 0
     assert float(apart["ahead"]) < 0
     assert float(head_on["meeting"]) > 0.5 > 0.25 > max(float(beside["meeting"]), float(apart["meeting"]))
+
+
+def test_pairs_that_meet_within_a_longer_future_meet() -> None:
+    """Head on, 7 frames until they touch: beyond four frames that are predicted, within eight."""
+    far = two((0.15, 0.5, 0.05, 0.0), (0.85, 0.5, -0.05, 0.0))
+    one_second = relation(far)
+    two_seconds = relation(dataclasses.replace(far, context=8))
+    assert float(one_second["closest"]) > 0.5 > 0.01 > float(two_seconds["closest"])
+    assert float(two_seconds["meeting"]) > 0.5 > float(one_second["meeting"])
+    torch.testing.assert_close(two_seconds["time_to_closest"] * 8, torch.tensor([[7.0]]), rtol=0.01, atol=0)
 
 
 @given(seed=st.integers(0, 50), dx=st.floats(-0.3, 0.3), dy=st.floats(-0.3, 0.3), camera=st.floats(-0.05, 0.05))

@@ -18,7 +18,7 @@ from .scene import Scene
 from .tokens import agent_tokens, interacting_tokens
 
 OWN = OwnFuture()
-_PROVENANCE = "pretrained weights, which no method has touched; it sees the whole clip, the model frames 1-12"
+_PROVENANCE = "pretrained weights, which no method has touched; it sees the whole clip, the model its context"
 _EVALUATOR = "frozen pretrained encoder, affine-free LayerNormed tokens"
 
 

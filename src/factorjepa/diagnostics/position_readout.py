@@ -1,4 +1,4 @@
-"""Position read-out: where agents will be a second later, read linearly from the predicted tokens around them.
+"""Position read-out: where agents will be when the window ends, read linearly from the predicted tokens around them.
 
 Future-frame error hardly sees where an agent is (design decision 17); this does. Truth is known of audit clips alone:
 each source is answered by probes fitted on other sources.
@@ -26,7 +26,6 @@ from .scene import Scene
 from .settings import EvaluateSettings
 from .truth import interacting_agents, seen_agents, true_frames, truth_of
 
-_AHEAD = 1.0  # s
 _AROUND = 1  # tokens on every side of the agent's that are read as well
 
 
@@ -39,7 +38,7 @@ class PositionReadout(Diagnostic):
     info = DiagnosticInfo(
         name="position_readout",
         title="Position read-out",
-        formula="mean over agents of |W tokens around the agent - its displacement within 1 s|_2",
+        formula="mean over agents of |W tokens around the agent - its displacement by the window's end|_2",
         direction="lower",
         unit="sides of the picture, clip",
         status="companion",
@@ -61,7 +60,7 @@ class PositionReadout(Diagnostic):
         for b, clip in enumerate(scene.clips):
             agents = _agents(scene, b)
             if not agents:
-                self.absent("no agent is seen now and a second later", [clip])
+                self.absent("no agent is seen both now and when the window ends", [clip])
                 continue
             involved = interacting_agents(scene, b)
             for agent, (place, displacement, steady) in agents.items():
@@ -105,13 +104,13 @@ def around(tokens_tD: Tensor, scene: Scene, place: Array) -> Tensor:
 
 
 def _agents(scene: Scene, b: int) -> dict[int, tuple[Array, Array, Array]]:
-    """Agents seen at the context's end and in the picture a second later: place, displacement, the same if steady.
+    """Agents seen at the context's end and in the picture at the window's: place, displacement, the same if steady.
 
-    In sides of the picture.
+    In sides of the picture. The last tubelet, which is read, shows the window's last frame.
     """
     truth, numbers = truth_of(scene, b), true_frames(scene, b)
     step = float(scene.times_BT[b, 1] - scene.times_BT[b, 0])
-    now, later = scene.context - 1, min(scene.context - 1 + round(_AHEAD / step), len(numbers) - 1)
+    now, later = scene.context - 1, len(numbers) - 1
     seen = seen_agents(scene, b)
     there = {}
     for number in (now, later):

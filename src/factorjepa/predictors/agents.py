@@ -152,7 +152,7 @@ class AgentReader(nn.Module):
         embedded_BNW = self.embedding(states)
         with torch.autocast(target_index.device.type, enabled=False):
             select_i, select_j = (self._select(states, side) for side in (0, 1))
-            relation_BPF = pair_relations(states, select_i, select_j, grid)
+            relation_BPF = pair_relations(states, select_i, select_j, grid, self.spec.tubelet)
         if self.motion is not None:
             states, embedded_BNW = self.motion(states, embedded_BNW, relation_BPF, select_i, select_j)
         with torch.autocast(target_index.device.type, enabled=False):

@@ -27,7 +27,6 @@ RELATION = (
 )  # fmt: skip
 
 _REACH = 0.25  # Panel B: pairs lie within a quarter of the picture; the unit of distance between agents
-_HORIZON = 4.0  # frames that are predicted; the unit of time
 _STANDSTILL = 1e-5  # squared relative speed below which closest approach is now
 _SCALE = {
     "centre_x": 2.0, "centre_y": 2.0, "width": 4.0, "height": 4.0, "velocity_x": 32.0, "velocity_y": 32.0,
@@ -100,8 +99,14 @@ def relative_geometry(
     return fields, torch.maximum(near_ahead, 0.7 * near_now).squeeze(-1)
 
 
-def pair_relations(states: ObjectStates, select_i_BPN: Tensor, select_j_BPN: Tensor, grid: Grid) -> Tensor:
-    """Fields of RELATION `[B, P, 12]`; `select` are one-hot rows that pick i and j."""
+def pair_relations(
+    states: ObjectStates, select_i_BPN: Tensor, select_j_BPN: Tensor, grid: Grid, frames_per_tubelet: int
+) -> Tensor:
+    """Fields of RELATION `[B, P, 12]`; `select` are one-hot rows that pick i and j.
+
+    The unit of time is the future that is predicted: what happens after it is out of reach.
+    """
+    horizon = float(grid[0] * frames_per_tubelet - states.context)
     boxes_BN4 = states.extrapolated_boxes(states.geometry_BNG.new_zeros(1)).squeeze(2)
     velocity_BN2 = states.geometry_BNG[..., 4:6]
     radius_BN1 = boxes_BN4[..., 2:].mean(-1, keepdim=True) / 2 + 0.25 / max(grid[1:])
@@ -113,24 +118,24 @@ def pair_relations(states: ObjectStates, select_i_BPN: Tensor, select_j_BPN: Ten
     # A padded pair may be one agent with itself: the norm's gradient is 0 there, not NaN.
     distance = torch.linalg.vector_norm(offset, dim=-1, keepdim=True)
     approach = -(offset * velocity).sum(-1, keepdim=True)
-    time = (approach / (velocity.square().sum(-1, keepdim=True) + _STANDSTILL)).clamp(-_HORIZON / 2, 2 * _HORIZON)
+    time = (approach / (velocity.square().sum(-1, keepdim=True) + _STANDSTILL)).clamp(-horizon / 2, 2 * horizon)
     closest = torch.linalg.vector_norm(
-        offset + velocity * time.clamp(0, 1.5 * _HORIZON), dim=-1, keepdim=True
+        offset + velocity * time.clamp(0, 1.5 * horizon), dim=-1, keepdim=True
     )  # not before now, and not after what can be predicted
     both = radius_i + radius_j
     own_velocity = i_BP5[..., 2:4]
     heading = own_velocity / (torch.linalg.vector_norm(own_velocity, dim=-1, keepdim=True) + _STANDSTILL**0.5)
     meeting = (
         torch.sigmoid(3 * (1.5 - closest / both.clamp(min=1e-6)))
-        * torch.sigmoid(1.25 * _HORIZON - time)
+        * torch.sigmoid(1.25 * horizon - time)
         * torch.sigmoid(2 * time + 1)
     )
     return torch.cat(
         (
             offset / _REACH,
-            velocity * (_HORIZON / _REACH),
+            velocity * (horizon / _REACH),
             distance / _REACH,
-            time / _HORIZON,
+            time / horizon,
             2 * closest / _REACH,
             2 * (distance - both) / _REACH,
             2 * (closest - both) / _REACH,

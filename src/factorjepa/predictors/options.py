@@ -43,7 +43,7 @@ class AgentOptions:
     slots: int = 16
     slot_neighbours: int = 4  # pairs per slot
     slot_iterations: int = 3
-    context_frames: int = 12  # of the context that slots look at; tracklets bring their own
+    context_frames: int = 12  # of the context that slots look at (a run's own); tracklets bring theirs
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))

@@ -123,6 +123,11 @@ class TrainSettings(Settings):
         others = {field.name for kind in kinds for field in dataclasses.fields(kind)}
         others -= {field.name for field in dataclasses.fields(method.predictor)}
         options = {name: value for name, value in self.predictor.items() if name not in others}
+        if options.setdefault("context_frames", self.context) != self.context:
+            raise TrainingError(
+                f"predictor option context_frames is {options['context_frames']}, and the run's context has "
+                f"{self.context} frames: leave it out, it follows the context"
+            )
         try:
             return dataclasses.replace(
                 method,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
+import agents_ceiling
 import bench_predictor
 import look_back
 from factorjepa.verbs.data import simulate
@@ -46,3 +50,57 @@ def test_what_a_head_is_shown_is_of_its_own_place(what: str) -> None:
         "3 x 3 places": [500 + c + 0.001 for c in (0, 1, 2, 4, 5, 6, 8, 9, 10)],
     }[what]  # fmt: skip
     assert shown[0, 5].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("frames", [12, 8])
+def test_the_ladder_of_what_agents_are_worth_is_climbed(
+    frames: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate(tmp_path / "dense", ["seconds=[6,7]", "fps=4"], clips=40, seed=3, preset="dense")
+    log = tmp_path / "log.json"
+    short = ["--steps", "2", "--seeds", "0", "--context", str(frames), "--json", str(log)]
+    assert agents_ceiling.main([str(tmp_path / "dense"), *short]) == 0
+    rungs = json.loads(log.read_text())["rungs"]
+    assert [rung["rung"] for rung in rungs] == list(agents_ceiling.RUNGS)
+    assert len({tuple(rung["l1"]) for rung in rungs}) == len(rungs)  # every rung tells something else
+    assert capsys.readouterr().out.count("\n| ") == 1 + len(rungs)
+
+
+def one_agent(speed: int, turns_back: bool = False, hidden_at: tuple[int, ...] = ()) -> Any:
+    """16 frames of 64 pixels with a square of 8 on row 8, `speed` pixels to the right a frame, which may turn back."""
+    left = [speed * min(t, 22 - t if turns_back else t) for t in range(16)]
+
+    def instances(frame: int) -> Any:
+        picture = np.zeros((64, 64), np.int32)
+        if frame not in hidden_at:
+            picture[8:16, left[frame] : left[frame] + 8] = 1
+        return picture
+
+    return SimpleNamespace(
+        size=64, fps=4.0, instances=instances, agent=np.zeros(16, np.int64),
+        observations=lambda frame: np.array([frame]),
+        visible_pixels=np.array([0 if t in hidden_at else 64 for t in range(16)]),
+        box=np.array([[x, 8, x + 8, 16] for x in left]), image_velocity=np.array([[4.0 * speed, 0.0]] * 16),
+    )  # fmt: skip
+
+
+def test_rungs_say_where_an_agent_goes_steadily_truly_and_what_is_seen_of_it() -> None:
+    steady = agents_ceiling.street(cast(Any, one_agent(2)), list(range(16)), 12, 8)
+    assert all(one.who_t.max() == 0 for one in steady.rungs.values())
+    for one in steady.rungs.values():  # it never turns: all know the same, 4 pixels a tubelet
+        covered = one.fields_t5[:, 0].reshape(2, 8, 8)
+        assert covered.sum((1, 2)).tolist() == pytest.approx([1.0, 1.0], abs=0.02)
+        assert covered.nonzero()[1].tolist() == [1] * len(covered.nonzero()[1])
+        moved = one.fields_t5[one.who_t >= 0, 2].reshape(2, -1)
+        assert moved.mean(1).tolist() == pytest.approx([4 / 64, 8 / 64])
+    at_first = steady.rungs["steady"].fields_t5[:64, 0].reshape(8, 8)[1]
+    assert at_first[3:5].tolist() == pytest.approx([7 / 8, 1 / 8])  # pixels 25 to 33 between the tubelet's two frames
+    turned = agents_ceiling.street(cast(Any, one_agent(2, turns_back=True)), list(range(16)), 12, 8)
+    ahead, true = (turned.rungs[name].fields_t5[:, 2].reshape(2, 64) for name in ("steady", "moved"))
+    assert ahead.max(1).tolist() == pytest.approx([4 / 64, 8 / 64])
+    assert true.min(1).tolist() == pytest.approx([-2 / 64, -6 / 64])
+    gone = agents_ceiling.street(cast(Any, one_agent(2, hidden_at=(14, 15))), list(range(16)), 12, 8)
+    assert gone.rungs["moved"].fields_t5[64:, 0].sum() == pytest.approx(
+        1.0
+    )  # only the last rung knows that it is hidden
+    assert gone.rungs["seen"].fields_t5[64:, 0].sum() == gone.covered_t[64:].sum() == 0.0

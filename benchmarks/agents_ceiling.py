@@ -1,0 +1,258 @@
+"""What could knowing agents gain at most? Ever more of the truth about them, shown to one head on frozen features.
+
+    factorjepa simulate dense --preset dense --clips 1500 --clips-per-source 3 --seed 11 "seconds=[6,7]" fps=4
+    python benchmarks/agents_ceiling.py dense                           # 64 px, one second ahead
+    python benchmarks/agents_ceiling.py dense --size 128 --context 8    # finer tokens, two seconds
+
+Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
+parameters; what a rung does not know is zero. No model that sees the context alone can know what the last two rungs do:
+they bound what predicted motion, interactions and occlusion could ever be worth to the error that is measured here.
+
+Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pixels a side (of means: sources).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from factorjepa.corpus.shards import TRUTH, sidecar_path
+from factorjepa.diagnostics.tokens import SHARE
+from factorjepa.video import frame_index
+from factorjepa.world import ClipTruth
+from look_back import Features, begun, features, learn
+from results import publish
+
+RUNGS = {
+    "nothing": "the query alone",
+    "own place": "what its own place last showed (the look back)",
+    "steady": "and every agent that is seen, exactly, going on at its true present velocity",
+    "moved": "and where each of them truly goes",
+    "seen": "and what is truly seen of every agent then, newcomers and occlusion included",
+}
+_TUBELET = 2  # frames
+_HIDDEN, _REPLICATES = 512, 2000
+
+Array = NDArray[np.float32]
+
+
+class Agents(NamedTuple):
+    """What is known of the agent that covers most of each future token, and of all of them there."""
+
+    fields_t5: (
+        Array  # its share, everybody's share, its displacement since the context's end (2), 1 if it was seen then
+    )
+    who_t: NDArray[np.int64]  # among those seen at the context's end; -1 for nobody
+
+
+class Street(NamedTuple):
+    """A clip's agents by rung, what each covers in the last context frame, and what all cover in the future."""
+
+    rungs: dict[str, Agents]
+    last_An: Array
+    covered_t: Array
+
+
+def street(truth: ClipTruth, numbers: list[int], context: int, rows: int) -> Street:
+    """Of a window whose frames have these `numbers` in the ground truth."""
+    tubelets = [numbers[first : first + _TUBELET] for first in range(0, len(numbers), _TUBELET)]
+    before, *future = tubelets[context // _TUBELET - 1 :]
+    step = (numbers[1] - numbers[0]) / truth.fps * _TUBELET  # seconds from one tubelet to the next
+    last = numbers[context - 1]
+    observed = truth.observations(last)
+    observed = observed[truth.visible_pixels[observed] > 0]
+    known = truth.agent[observed]
+    shapes_ASS = truth.instances(last)[None] == known[:, None, None] + 1
+    velocity_A2 = truth.image_velocity[observed] / truth.size
+    start, shown_at = _centres(truth, before), _centres(truth, [last])  # of tokens, and of the masks
+    half = step * (_TUBELET - 1) / (2 * _TUBELET)  # from the middle of the last tubelet to its last frame
+    here = np.array([agent in start for agent in known.tolist()], bool)
+    known, shapes_ASS, velocity_A2 = known[here], shapes_ASS[here], velocity_A2[here]
+    rungs: dict[str, list[Agents]] = {name: [] for name in ("steady", "moved", "seen")}
+    covered = []
+    for k, frames in enumerate(future):
+        then = _centres(truth, frames)
+        steady_A2 = velocity_A2 * step * (k + 1)
+        stayed = np.array([agent in then for agent in known.tolist()], bool)
+        true_A2, by_A2 = (
+            np.array([then.get(a, at[a]) - at[a] for a in known.tolist()]).reshape(-1, 2) for at in (start, shown_at)
+        )
+        shares_An = _shifted(shapes_ASS, steady_A2 - velocity_A2 * half, rows)
+        rungs["steady"].append(_most(shares_An, steady_A2, known, known))
+        shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed[:, None]
+        rungs["moved"].append(_most(shares_An, true_A2, known, known))
+        everybody = np.array(sorted(then), np.int64)
+        shares_An = np.mean(
+            [_shares(truth.instances(f)[None] == everybody[:, None, None] + 1, rows) for f in frames], 0
+        )
+        rungs["seen"].append(_most(shares_An, true_A2, everybody, known))
+        covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
+    joined = {
+        name: Agents(*(np.concatenate(parts) for parts in zip(*found, strict=True))) for name, found in rungs.items()
+    }
+    return Street(joined, _shares(shapes_ASS, rows), np.concatenate(covered).astype(np.float32))
+
+
+def _centres(truth: ClipTruth, frames: list[int]) -> dict[int, Array]:
+    """Middle of every agent's box, in sides of the picture: mean over the frames in which it is in the picture."""
+    found: dict[int, list[Array]] = {}
+    for number in frames:
+        for row in truth.observations(number).tolist():
+            box = truth.box[row].astype(np.float32) / truth.size
+            found.setdefault(int(truth.agent[row]), []).append((box[:2] + box[2:]) / 2)
+    return {agent: np.mean(places, 0) for agent, places in found.items()}
+
+
+def _shares(masks_ASS: NDArray[np.bool_], rows: int) -> Array:
+    """Share of each token that a mask covers, `[A, n]`."""
+    pixels = masks_ASS.shape[-1] // rows
+    blocks = masks_ASS.reshape(len(masks_ASS), rows, pixels, rows, pixels)
+    return blocks.mean((2, 4), dtype=np.float32).reshape(len(masks_ASS), rows * rows)
+
+
+def _shifted(masks_ASS: NDArray[np.bool_], by_A2: Array, rows: int) -> Array:
+    """Shares of tokens after each mask was moved, `by` in sides of the picture."""
+    side = masks_ASS.shape[-1]
+    moved = np.zeros_like(masks_ASS)
+    for mask, into, (x, y) in zip(masks_ASS, moved, np.rint(by_A2 * side).astype(int).tolist(), strict=True):
+        if abs(x) < side and abs(y) < side:
+            kept = mask[max(0, -y) : side - max(0, y), max(0, -x) : side - max(0, x)]
+            into[max(0, y) : side - max(0, -y), max(0, x) : side - max(0, -x)] = kept
+    return _shares(moved, rows)
+
+
+def _most(shares_An: Array, by_A2: Array, agents: NDArray[np.int64], known: NDArray[np.int64]) -> Agents:
+    """Of the agent that covers most of each token; `by` is of `known` agents, which were seen at the context's end."""
+    cells = shares_An.shape[1]
+    if not len(agents):
+        return Agents(np.zeros((cells, 5), np.float32), np.full(cells, -1))
+    place = {agent: number for number, agent in enumerate(known.tolist())}
+    at = np.array([place.get(agent, -1) for agent in agents.tolist()])
+    most, share = shares_An.argmax(0), shares_An.max(0)
+    who = np.where(share > 0, at[most], -1)
+    by = np.concatenate((by_A2.reshape(-1, 2), np.zeros((1, 2))))[who]
+    fields = np.stack((share, np.minimum(shares_An.sum(0), 1.0), by[:, 0], by[:, 1], who >= 0), 1)
+    return Agents(fields.astype(np.float32), who)
+
+
+def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
+    """What a head is told of each token beside its query, `[B, t, 3D + 6]`: in half precision, there are millions."""
+    last_BnD = found.levels[:, -1, :, -1]
+    batch, cells, dim = last_BnD.shape
+    rows, tokens = round(cells**0.5), found.query.shape[1]
+    told = torch.zeros(batch, tokens, 3 * dim + 6, dtype=torch.float16)
+    if rung == "nothing":
+        return told
+    told[..., :dim] = last_BnD.repeat(1, tokens // cells, 1)
+    if rung == "own place":
+        return told
+    middles = (torch.arange(rows) + 0.5) / rows
+    place_t2 = torch.stack(torch.meshgrid(middles, middles, indexing="xy"), -1).flatten(0, 1).repeat(tokens // cells, 1)
+    for b, one in enumerate(streets):
+        agents = one.rungs[rung]
+        fields_t5, who_t = torch.from_numpy(agents.fields_t5), torch.from_numpy(agents.who_t)
+        picture = F.pad(last_BnD[b].float(), (0, 1), value=1.0).T.reshape(1, dim + 1, rows, rows)
+        from_t2 = place_t2 - fields_t5[:, 2:4]
+        brought = F.grid_sample(picture, (2 * from_t2 - 1)[None, None], align_corners=False)[0, :, 0].T
+        cover_An = torch.from_numpy(one.last_An)
+        looks_AD = cover_An @ last_BnD[b].float() / cover_An.sum(1, keepdim=True).clamp(min=1e-3)
+        looks_tD = torch.cat((looks_AD, torch.zeros(1, dim)))[who_t]  # -1: nobody
+        told[b, :, dim:] = torch.cat((brought * (who_t >= 0)[:, None], looks_tD, fields_t5), 1).half()
+    return told
+
+
+def by_source(clips_B2: Array, sources: list[str]) -> Array:
+    """Means of the clips of each source `[S, 2]`: every source counts alike, as in `compare`."""
+    names = np.array(sources)
+    return np.stack([np.nanmean(clips_B2[names == name], 0) for name in sorted(set(sources))])
+
+
+def interval(gains_S2: Array) -> Array:
+    """95 % of the means over sources drawn anew, `[low or high, 2]`."""
+    draws = np.random.default_rng(0).integers(len(gains_S2), size=(_REPLICATES, len(gains_S2)))
+    return np.nanpercentile(np.nanmean(gains_S2[draws], 1), [2.5, 97.5], axis=0)
+
+
+def errors(found: Features, told: Tensor, pretrained: nn.Linear, steps: int, seed: int) -> Tensor:
+    """Of every token of the validation clips, after training on the others: `[B, t]`."""
+    torch.manual_seed(seed)
+    head, added = begun(found, pretrained, told.shape[-1], _HIDDEN, narrow=False, handed_on=True)
+    learn(head, added, tuple(x[found.training].flatten(0, 1) for x in (found.query, told, found.target)), steps)
+    with torch.no_grad():
+        rows = zip(*(x[~found.training] for x in (found.query, told, found.target)), strict=True)
+        return torch.stack([(head(q) + added(q, shown.float()) - y).abs().mean(-1) for q, shown, y in rows])
+
+
+def of_clips(errors_Bt: Tensor, covered_Bt: Tensor) -> Array:
+    """Mean over a clip's tokens, and over those where agents truly are (NaN where there are none): `[B, 2]`."""
+    agents_Bt = covered_Bt >= SHARE
+    return torch.stack((errors_Bt.mean(1), (errors_Bt * agents_Bt).sum(1) / agents_Bt.sum(1)), 1).numpy()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--json", type=Path, help="keep the figures here")
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--context", type=int, default=12, help="frames of 16, at 4 a second; the others are predicted")
+    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[17, 29, 43])
+    asked = parser.parse_args(arguments)
+    found, pretrained = features(asked.corpus, asked.size, asked.context)
+    side = round(found.levels.shape[2] ** 0.5)
+    streets = []
+    for clip, times in zip(found.clips, found.times.numpy(), strict=True):
+        stored = asked.corpus / sidecar_path(clip.path, TRUTH)
+        truth = ClipTruth.from_bytes(stored.read_bytes(), clip.clip_id)
+        numbers = np.minimum(frame_index(times, truth.fps), truth.frames - 1).tolist()
+        streets.append(street(truth, numbers, asked.context, side))
+    check = ~found.training
+    covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
+    sources = [clip.source for clip, kept in zip(found.clips, check.tolist(), strict=True) if kept]
+    share = float((covered_Bt >= SHARE).float().mean())
+    print(
+        f"{asked.size} px, {asked.context} frames seen: {len(found.clips)} clips, {len(sources)} of them from "
+        f"{len(set(sources))} streets to measure on, where agents cover {share:.1%}"
+    )
+    print("| a head is shown | L1 | gain over the row above | on agents | gain there |\n|---|---|---|---|---|")
+    rungs: list[dict[str, Any]] = []
+    before_B2 = None
+    for rung, words in RUNGS.items():
+        told = shown(found, streets, rung)
+        seeds_nB2 = [of_clips(errors(found, told, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
+        clips_B2 = np.mean(seeds_nB2, 0)
+        row = {"rung": rung, "l1": by_source(clips_B2, sources).mean(0).tolist()}
+        row["seeds"] = [by_source(one_B2, sources).mean(0).tolist() for one_B2 in seeds_nB2]
+        cells = [f"{error:.4f}" for error in row["l1"]]
+        if before_B2 is None:
+            gains = ["", ""]
+        else:
+            gains_S2 = by_source(before_B2 - clips_B2, sources)
+            row |= {"gain": gains_S2.mean(0).tolist(), "interval": interval(gains_S2).T.tolist()}
+            gains = [
+                f"{g:+.4f} [{low:+.4f}, {high:+.4f}]"
+                for g, (low, high) in zip(row["gain"], row["interval"], strict=True)
+            ]
+        print(f"| {words} | {cells[0]} | {gains[0]} | {cells[1]} | {gains[1]} |", flush=True)
+        before_B2 = clips_B2
+        rungs.append(row)
+    figures = {
+        "size": asked.size,
+        "context": asked.context,
+        "steps": asked.steps,
+        "clips": len(sources),
+        "rungs": rungs,
+    }
+    publish(figures, asked.json)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

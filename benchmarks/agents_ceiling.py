@@ -202,10 +202,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="keep the figures here")
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--context", type=int, default=12, help="frames of 16, at 4 a second; the others are predicted")
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[17, 29, 43])
+    parser.add_argument(
+        "--clips", type=int, default=480, help="of the training clips; a third of their streets is measured"
+    )
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[17, 29])
     asked = parser.parse_args(arguments)
-    found, pretrained = features(asked.corpus, asked.size, asked.context)
+    found, pretrained = features(asked.corpus, asked.size, asked.context, asked.clips, kept=3)
     side = round(found.levels.shape[2] ** 0.5)
     streets = []
     for clip, times in zip(found.clips, found.times.numpy(), strict=True):

@@ -45,15 +45,22 @@ class Features(NamedTuple):
 
 
 @torch.no_grad()
-def features(corpus: Path, size: int, frames: int = CONTEXT) -> tuple[Features, nn.Linear]:
-    """Of all training clips, whose first `frames` are the context, and the pretrained head."""
+def features(
+    corpus: Path, size: int, frames: int = CONTEXT, most: int | None = None, kept: int = 6
+) -> tuple[Features, nn.Linear]:
+    """Of training clips (at most so many), whose first `frames` are the context, and the pretrained head.
+
+    One source in `kept` is not trained on.
+    """
     path = packaged_weights("nano")
     assert path is not None
     backbone = backbones.load(path, "nano")
     encoder, predictor = backbone.encoder.float().eval(), backbone.predictor.float()
     model, dim = MonolithicPredictor.graft(predictor).eval(), backbone.spec.dim
     levels, queries, targets, clips, times = [], [], [], [], []
-    for batch in Loader(Corpus.open(corpus).training(), WindowSpec(size=size), batch_size=16, seed=0):
+    found = Corpus.open(corpus).training()
+    found = found if most is None else found.subset(most, 0)
+    for batch in Loader(found, WindowSpec(size=size), batch_size=16, seed=0):
         video = batch.video()
         grid = encoder.grid_of(video)
         split = future_split(grid, frames // backbone.spec.tubelet)
@@ -65,8 +72,8 @@ def features(corpus: Path, size: int, frames: int = CONTEXT) -> tuple[Features, 
         levels.append(F.layer_norm(cells, (dim,)))
         clips += batch.clips
         times.append(batch.times)
-    kept = set(sorted({clip.source for clip in clips})[::6])
-    training = torch.tensor([clip.source not in kept for clip in clips])
+    validation = set(sorted({clip.source for clip in clips})[::kept])
+    training = torch.tensor([clip.source not in validation for clip in clips])
     joined = (torch.cat(parts) for parts in (levels, queries, targets))
     return Features(*joined, training, tuple(clips), torch.cat(times)), model.head
 

@@ -58,7 +58,7 @@ def test_the_ladder_of_what_agents_are_worth_is_climbed(
 ) -> None:
     simulate(tmp_path / "dense", ["seconds=[6,7]", "fps=4"], clips=40, seed=3, preset="dense")
     log = tmp_path / "log.json"
-    short = ["--steps", "2", "--seeds", "0", "--context", str(frames), "--json", str(log)]
+    short = ["--steps", "2", "--seeds", "0", "--clips", "16", "--context", str(frames), "--json", str(log)]
     assert agents_ceiling.main([str(tmp_path / "dense"), *short]) == 0
     rungs = json.loads(log.read_text())["rungs"]
     assert [rung["rung"] for rung in rungs] == list(agents_ceiling.RUNGS)

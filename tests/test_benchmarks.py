@@ -14,6 +14,7 @@ import torch
 import agents_ceiling
 import bench_predictor
 import look_back
+import plot_ceiling
 from factorjepa.verbs.data import simulate
 
 
@@ -64,6 +65,12 @@ def test_the_ladder_of_what_agents_are_worth_is_climbed(
     assert [rung["rung"] for rung in rungs] == list(agents_ceiling.RUNGS)
     assert len({tuple(rung["l1"]) for rung in rungs}) == len(rungs)  # every rung tells something else
     assert capsys.readouterr().out.count("\n| ") == 1 + len(rungs)
+    assert plot_ceiling.main([str(log), "--out", str(tmp_path / "ladders.png")]) == 0
+    drawn = capsys.readouterr().out
+    first = (rungs[0]["l1"][0] - rungs[1]["l1"][0]) / rungs[0]["l1"][0]
+    assert f"| look back | {100 * first:+.2f} % [" in drawn
+    assert f"{(16 - frames) // 4} s |" in drawn
+    assert (tmp_path / "ladders.png").stat().st_size > 5000
 
 
 def one_agent(speed: int, turns_back: bool = False, hidden_at: tuple[int, ...] = ()) -> Any:

@@ -35,6 +35,11 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 class TestAtomicWrites:
+    def test_files_that_a_library_keeps_to_the_owner_are_as_any_other(self, tmp_path: Path) -> None:
+        write_text(tmp_path / "plain", "")
+        write_atomic(tmp_path / "private", lambda path: os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)))
+        assert (tmp_path / "private").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
     def test_a_written_file_is_there_and_nothing_else(self, tmp_path: Path) -> None:
         write_text(tmp_path / "deep" / "er" / "a.txt", "hällo")
         assert (tmp_path / "deep/er/a.txt").read_text(encoding="utf-8") == "hällo"

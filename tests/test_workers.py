@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from factorjepa import workers
 from factorjepa.engines import Processes
-from factorjepa.workers import single_threaded
+from factorjepa.workers import let_threads_sleep, single_threaded
 
 NAMES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -34,6 +36,24 @@ def test_what_the_user_says_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     with single_threaded():
         assert threads(0) == ("3", "1", "1")
     assert threads(0) == ("3", None, None)
+
+
+def test_threads_sleep_while_they_wait_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_the_command_line_says_so_before_torch_is_loaded() -> None:
+    asked = "import os, sys, factorjepa.cli as cli; sys.argv[1:] = ['--version']\n"
+    asked += "assert 'torch' not in sys.modules\n"
+    asked += "try: cli.main()\nexcept SystemExit: print(os.environ['OMP_WAIT_POLICY'])"
+    plain = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    told = subprocess.run([sys.executable, "-c", asked], env=plain, check=True, capture_output=True, text=True)
+    assert told.stdout.split()[-1] == "PASSIVE"
 
 
 @pytest.mark.parametrize(

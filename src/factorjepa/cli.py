@@ -28,6 +28,7 @@ from .verbs import (
     teacher,
     training,
 )
+from .workers import let_threads_sleep
 
 app = typer.Typer(
     name="factorjepa",
@@ -86,6 +87,7 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 def main() -> None:
     """Entry point: errors meant for people become one message and exit code 1; Ctrl-C gives 130, SIGTERM 143."""
+    let_threads_sleep()
     with handling(_interrupt, even_ignored=True):  # a shell's background commands begin with Ctrl-C ignored
         _main()
 

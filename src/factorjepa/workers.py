@@ -33,6 +33,15 @@ def single_threaded() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def let_threads_sleep() -> None:
+    """Threads of this process and of those that it starts sleep while they wait, unless the user has said otherwise.
+
+    By default they spin, and beside another busy process hold the core that whom they wait for has to run on: small
+    updates took two to seven times as long (`benchmarks/bench_waiting.py`). Read as torch is loaded: call this before.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def granted_cores() -> int:
     """How many this process may use: batch systems and containers grant fewer than the machine has."""
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from factorjepa import commands
 from factorjepa import scores as scores_module
@@ -26,11 +25,20 @@ from factorjepa.scores import Scores
 from factorjepa.training.engine import Engine
 from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
+from factorjepa.training.sealed import read_sealed, write_sealed
 from factorjepa.training.settings import TrainSettings
 
 from .conftest import CPU, FAMILIES
 
 Trained = Callable[..., Path]
+
+
+def changed(run: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The first tensor of every checkpoint."""
+    for path in run.glob("checkpoints/*/weights.safetensors"):
+        weights = read_sealed(path)
+        name = sorted(weights)[0]
+        write_sealed(path, weights | {name: change(weights[name])})
 
 
 def test_every_family_gets_every_score_that_it_can_have(trained: Trained, tmp_path: Path) -> None:
@@ -78,11 +86,7 @@ def test_a_finished_part_is_kept_and_another_evaluation_is_not_overwritten(
 def test_weights_that_are_not_finite_fail_alone_and_by_name(trained: Trained, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(trained("full"), broken, symlinks=True)
-    for path in broken.glob("checkpoints/*/weights.safetensors"):
-        weights = load_file(path)
-        name = sorted(weights)[0]
-        weights[name] = torch.full_like(weights[name], torch.nan)
-        save_file(weights, path)
+    changed(broken, lambda tensor: torch.full_like(tensor, torch.nan))
     settings = EvaluateSettings(split="test", diagnostics=("future_l1",))
     made = evaluate([broken, trained("frozen")], tmp_path / "out", settings, CPU)
     assert "not finite" in made.failed[str(broken)]
@@ -94,6 +98,23 @@ def test_weights_that_are_not_finite_fail_alone_and_by_name(trained: Trained, tm
 def test_two_runs_that_scores_could_not_tell_apart_are_refused(trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="could not tell them apart"):
         evaluate([trained("frozen"), trained("frozen")], tmp_path, EvaluateSettings(), CPU)
+
+
+def test_scores_of_another_run_of_the_same_name_are_not_replaced(trained: Trained, tmp_path: Path) -> None:
+    settings = EvaluateSettings(split="test", diagnostics=("future_l1",))
+    ours, theirs, out = tmp_path / "ours", tmp_path / "theirs", tmp_path / "out"
+    for folder in (ours, theirs):
+        shutil.copytree(trained("full"), folder, symlinks=True)
+    before = evaluate([ours], out, settings, CPU).scores
+    assert evaluate([theirs], out, settings, CPU).again == [str(theirs)]  # a copy has the same weights
+    for folder in (ours, theirs):
+        changed(folder, lambda tensor: tensor * 1.1)
+    with pytest.raises(DiagnosticsError, match=f"{ours} and {theirs} are both full with seed .* --method full@other"):
+        evaluate([theirs], out, settings, CPU)
+    assert Scores.read(out / "scores.parquet").table.equals(before.table)
+    again = evaluate([ours], out, settings, CPU)  # of the same folder, trained anew
+    assert not again.again
+    assert not again.scores.table.equals(before.table)
 
 
 def test_an_unknown_diagnostic_is_named_with_its_nearest(trained: Trained, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from factorjepa import commands
 from factorjepa.errors import StorageError, TrainingError
@@ -120,6 +121,31 @@ def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
         (folder / "state.pt").write_bytes(b"junk")
         with pytest.raises(TrainingError, match="delete this checkpoint"):
             run.load(3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_altered_bytes_of_weights_are_noticed(dtype: torch.dtype, tmp_path: Path) -> None:
+    weights = {"a": torch.randn(3, 2).to(dtype), "step": torch.tensor(7), "none": torch.zeros(0)}
+    with begun(tmp_path / "run") as run:
+        path = run.save(3, weights, {}) / "weights.safetensors"
+        found = run.load(3)[0]
+        assert found.keys() == weights.keys()
+        assert all(found[name].equal(tensor) for name, tensor in weights.items())
+        assert path.stat().st_mode == path.with_name("state.pt").stat().st_mode  # others may read both, or neither
+        stored = bytearray(path.read_bytes())
+        stored[-9] ^= 1
+        path.write_bytes(stored)
+        with pytest.raises(TrainingError, match=r"weights\.safetensors have changed .* delete this checkpoint"):
+            run.load(3)
+        with pytest.raises(TrainingError, match="have changed"):
+            run.weights("last")
+
+
+def test_checkpoints_of_before_the_seal_are_read(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        folder = run.save(3, {"a": torch.ones(2)}, {})
+        save_file({"a": torch.zeros(2)}, folder / "weights.safetensors")
+        assert run.load(3)[0]["a"].tolist() == [0, 0]
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def evaluate(
         remove_partials(out, deep=False)  # a decoding may be writing into decoded/
         remove_partials(out / PARTS)
         _refuse_half(out, instruments, entries)
+        _refuse_taken(out, entries)
         fresh = ahead(entries, out, progress) if ahead is not None else set()
         parts = measured(entries, out, settings, device, instruments, made, progress)
         made.again = [folder for folder in made.again if folder not in fresh]
@@ -255,11 +256,7 @@ def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) ->
         entry = Entry(run, settings, Conditions.of(settings, data, targets))
         for other in entries:
             if other.key == entry.key:
-                raise DiagnosticsError(
-                    f"{other.run.folder} and {folder} are both {entry.settings.method} with seed {entry.settings.seed} "
-                    f"of {entry.conditions.backbone}: scores could not tell them apart. Train one with another seed, "
-                    f"or under a name of its own: --method {base_of(entry.settings.method)}{AT}other"
-                )
+                raise DiagnosticsError(_indistinct(str(other.run.folder), entry))
         entries.append(entry)
     corpora = sorted({entry.conditions.data for entry in entries})
     if len(corpora) > 1:
@@ -321,6 +318,31 @@ def _extended(part: Scores, found: Scores, added: frozenset[str]) -> Scores:
     missing = tuple(one for one in before.missing if one.diagnostic not in added) + now.missing
     table = pa.concat_tables([kept, found.table]).unify_dictionaries()
     return Scores(table, found.diagnostics, found.evaluator, [dataclasses.replace(now, missing=missing)])
+
+
+def _indistinct(other: str, entry: Entry) -> str:
+    return (
+        f"{other} and {entry.run.folder} are both {entry.settings.method} with seed {entry.settings.seed} of "
+        f"{entry.conditions.backbone}: scores could not tell them apart. Train one with another seed, or under a name "
+        f"of its own: --method {base_of(entry.settings.method)}{AT}other"
+    )
+
+
+def _refuse_taken(out: Path, entries: Sequence[Entry]) -> None:
+    """Scores of another run of the same name are not replaced; those of the same folder, trained anew, are."""
+    for entry in entries:
+        path, about = _part(out, entry.name)
+        try:
+            told = json.loads(about.read_text(encoding="utf-8"))
+            elsewhere = Path(told["run"]).resolve() != entry.run.folder.resolve()
+            taken = elsewhere and path.is_file() and told["weights"] != entry.digest()
+        except (OSError, ValueError, KeyError, TypeError, FactorJEPAError):  # no part, or no run: told where it is read
+            continue
+        if taken:
+            raise DiagnosticsError(
+                f"{_indistinct(told['run'], entry)}. {out} holds scores of the first: choose another --out, or delete "
+                f"{path} to replace them"
+            )
 
 
 def _refuse_half(out: Path, instruments: Instruments, entries: Sequence[Entry]) -> None:

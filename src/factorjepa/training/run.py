@@ -20,13 +20,13 @@ from typing import Any
 import torch
 import yaml
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import commands
 from ..errors import TrainingError
 from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
 from .pathways import closed_at_the_end
+from .sealed import read_sealed, write_sealed
 
 CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
@@ -103,10 +103,9 @@ class RunDirectory:
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            save_file(
-                {name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "weights.safetensors"
-            )
+            write_sealed(temporary / "weights.safetensors", weights)
             torch.save(state, temporary / "state.pt")
+            shutil.copymode(temporary / "state.pt", temporary / "weights.safetensors")  # was for the owner alone
             for path in (*temporary.iterdir(), temporary):
                 _fsync(path)
             os.rename(temporary, final)
@@ -121,7 +120,7 @@ class RunDirectory:
         """What `save` was given."""
         folder = self._checkpoint(step)
         try:
-            weights = load_file(folder / "weights.safetensors", device=str(device))
+            weights = read_sealed(folder / "weights.safetensors", device)
             state: dict[str, Any] = torch.load(folder / "state.pt", map_location=device, weights_only=True)
         except Exception as error:  # a damaged file fails in many ways, all with the same remedy
             raise TrainingError(
@@ -131,8 +130,11 @@ class RunDirectory:
 
     def weights(self, which: str = BEST, device: torch.device | str = "cpu") -> Weights:
         """The weights of `best`, of `last`, or of a step by number."""
-        step = self._step_of(which)
-        return load_file(self._checkpoint(step) / "weights.safetensors", device=str(device))
+        folder = self._checkpoint(self._step_of(which))
+        try:
+            return read_sealed(folder / "weights.safetensors", device)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise TrainingError(f"{folder}: cannot be read ({error}); train it again") from error
 
     def mark_best(self, step: int) -> None:
         """Let `best` point to a checkpoint, in one rename."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from factorjepa.config import Settings, dump, preset_folder, preset_names, preset_path, resolve
 from factorjepa.corpus.simulated import SimulationPlan
@@ -73,6 +75,19 @@ class TestErrors:
         assert "stages.0.optimiser.momentun: unknown key (did you mean 'momentum'?)" in text
         assert "stages.1.nam: unknown key (did you mean 'name'?)" in text
         assert "stages.1.name: field required" in text
+
+    def test_of_the_command_line_are_not_the_presets(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.yaml").write_text("epoch: 3\n")
+        assert refusal("epochs=0").startswith("Found 1 error in what was given as key=value:")
+        assert refusal("epochs=0", preset=tmp_path / "mine.yaml").startswith("Found 2 errors in " + str(tmp_path))
+
+    def test_a_key_one_level_off_says_where_it_belongs(self) -> None:
+        class Study(Settings):
+            inside: ClassVar[Mapping[str, type[BaseModel]]] = {"training": Run}
+            training: dict[str, int] = Field(default={})
+
+        assert "epochs: unknown key (did you mean 'training.epochs'?)" in refusal("epochs=3", model=Study)
+        assert "training: unknown key (did you mean 'epochs', without 'training'?)" in refusal("training.epochs=3")
 
     def test_a_key_like_nothing_lists_the_valid_ones_without_a_guess(self) -> None:
         text = refusal("zzz=1")

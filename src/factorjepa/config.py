@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -27,6 +27,9 @@ class Settings(BaseModel):
     """Base of every configuration section: unknown keys are errors, values are immutable once resolved."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    inside: ClassVar[
+        Mapping[str, type[BaseModel]]
+    ] = {}  # mapping -> whose settings it holds, to say where a key belongs
 
 
 def resolve(
@@ -50,7 +53,16 @@ def resolve(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(explain(error, model, source=str(preset) if preset else "the configuration")) from None
+        raise ConfigError(explain(error, model, _blamed(error, preset, overrides))) from None
+
+
+def _blamed(error: ValidationError, preset: str | Path | None, overrides: Sequence[str]) -> str:
+    """Where whoever made the mistakes is to look."""
+    given = [override.partition("=")[0].strip().split(".") for override in overrides]
+    places = [[str(part) for part in problem["loc"]] for problem in error.errors()]
+    if all(any(key[: len(place)] == place[: len(key)] for key in given) for place in places):
+        return "what was given as key=value"
+    return str(preset) if preset else "the configuration"
 
 
 def dump(settings: Settings) -> str:
@@ -113,12 +125,25 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
             location = location[:-1]
             key, valid = ".".join(map(str, location)), re.findall("'([^']+)'", problem["ctx"]["expected"])
         if valid is not None:
-            lines.append(f"  {key}: unknown key{nearest(str(location[-1]), valid)}; valid keys: {', '.join(valid)}")
+            meant = _elsewhere(model, location, problem["input"], valid) or nearest(str(location[-1]), valid)
+            lines.append(f"  {key}: unknown key{meant}; valid keys: {', '.join(valid)}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
             shown = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
             lines.append(f"  {key}: {message[0].lower()}{message[1:]}{shown}")
     return "\n".join(lines)
+
+
+def _elsewhere(model: type[BaseModel], location: tuple[int | str, ...], value: Any, valid: Sequence[str]) -> str:
+    """A question after the same key one level deeper, or higher."""
+    key = str(location[-1])
+    if isinstance(value, dict) and value and value.keys() <= set(valid):
+        return f" (did you mean {', '.join(map(repr, value))}, without {key!r}?)"
+    if len(location) == 1 and issubclass(model, Settings):
+        for section, settings in model.inside.items():
+            if key in settings.model_fields:
+                return f" (did you mean {f'{section}.{key}'!r}?)"
+    return ""
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

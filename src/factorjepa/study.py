@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -29,7 +29,7 @@ from .training.refusing import accepted, refuse_misfit
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
-from .words import AT, base_of, listed
+from .words import AT, base_of, listed, nearest
 from .world import WorldSettings
 
 Stage = Literal["simulate", "targets", "strata", "tune", "train", "evaluate", "decode", "compare", "report"]
@@ -52,6 +52,8 @@ STAGES: tuple[Stage, ...] = (
 
 class StudySettings(Settings):
     """What `factorjepa study` does. Lists of `key=value` are handed to the verb of that stage as they are."""
+
+    inside: ClassVar[Mapping[str, type[Settings]]] = {"training": TrainSettings}
 
     data: str | None = None  # a corpus that is there, of another study or of `ingest` (None: one is simulated)
     world: str = "dense"  # preset of `simulate`
@@ -161,7 +163,15 @@ class StudySettings(Settings):
 
     def _check_own(self) -> None:
         """Runs that read other packets than the study makes, or start from elsewhere, would not be of this study."""
-        given = {*self.training, *self.tuning, *(key for values in self.tuned.values() for key in values)}
+        places = {"training": self.training, "tuning": self.tuning}
+        places |= {f"tuned: {method}": values for method, values in self.tuned.items()}
+        for place, values in places.items():
+            for name in values:
+                if name not in (known := TrainSettings.model_fields):
+                    raise ConfigError(
+                        f"{place}: {name} is no setting of a run{nearest(name, known)}; there are: {', '.join(known)}"
+                    )
+        given = {name for values in places.values() for name in values}
         preset = resolve(TrainSettings, self.preset, data="-")
         given |= {name for name in ("targets", "base", "windows") if getattr(preset, name) is not None}
         if own := [f"{name} is the study's own: {instead}" for name, instead in _ITS_OWN.items() if name in given]:

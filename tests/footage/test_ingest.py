@@ -356,6 +356,15 @@ class TestCommand:
         assert "--privacy off" in asked.stderr
         assert not (tmp_path / "out").exists()
 
+    def test_footage_of_which_nothing_comes_is_an_error(self, tmp_path: Path, command: Callable[..., Any]) -> None:
+        (tmp_path / "a" / "b").mkdir(parents=True)
+        (tmp_path / "a" / "b" / "empty.mp4").write_bytes(b"")
+        words = ["--out", tmp_path / "out", "--capture-mode", "drive", "--privacy", "off"]
+        made = command("ingest", tmp_path / "a", *words)
+        assert made.returncode == 1
+        assert "no clip came of this footage" in made.stderr
+        assert "rejected.parquet" in made.stderr
+
 
 class TestRefusals:
     def test_other_settings_in_the_same_folder(self, made: Path, footage: Path) -> None:

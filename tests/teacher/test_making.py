@@ -267,6 +267,20 @@ class TestRefusals:
         make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
         assert contents(out) == contents(made)
 
+    def test_projections_that_were_altered_are_made_again(self, data: Path, made: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        shutil.copytree(made, out)
+        with open(out / "projections.safetensors", "r+b") as opened:
+            opened.truncate(100)
+        make_packets(data, out, TRUTH, workers=1, per_shard=PER_SHARD)
+        assert contents(out) == contents(made)
+
+    def test_a_corpus_without_clips_is_said(self, data: Path, tmp_path: Path) -> None:
+        Manifest([]).write(tmp_path / "empty")
+        with pytest.raises(TeacherError, match="has no clips"):
+            make_packets(tmp_path / "empty", tmp_path / "out", TRUTH, workers=1)
+        assert not (tmp_path / "out").exists()
+
     def test_clips_shorter_than_the_window_are_refused_at_once(self, data: Path, tmp_path: Path) -> None:
         longer = TRUTH.model_copy(update={"frames": 24})
         with pytest.raises(FactorJEPAError, match="shorter than the 6 s window"):

@@ -183,7 +183,10 @@ class _Batches:
 
     def _failed(self, clip: Clip, message: str) -> None:
         if self.on_error == "raise":
-            raise VideoError(f"{message} (on_error='skip' goes on without such clips)")
+            raise VideoError(
+                f"{message}. The command that made the corpus (simulate, ingest or pack), run again, makes the clip "
+                "again (in Python, on_error='skip' goes on without such clips)"
+            )
         if clip.clip_id not in self.skipped:
             self.skipped[clip.clip_id] = message
             _log.warning("skipped %s (%d skipped so far)", message, len(self.skipped))

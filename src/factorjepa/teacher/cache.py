@@ -178,10 +178,25 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 def write_header(folder: Path, header: dict[str, Any], projections: Projections) -> None:
     """The projections first: a folder with a header has both."""
-    arrays = {field.name: getattr(projections, field.name) for field in fields(projections)}
-    data = save_arrays(arrays)
-    write_atomic(folder / PROJECTIONS, lambda temporary: temporary.write_bytes(data))
+    _write_projections(folder, projections)
     write_text(folder / HEADER, json.dumps({"format": FORMAT, **header}, indent=1) + "\n")
+
+
+def mend_projections(folder: Path, projections: Projections) -> None:
+    """Of a folder that has been begun: a file that was lost or altered since is written again."""
+    if (folder / HEADER).exists():
+        path = folder / PROJECTIONS
+        if not path.is_file() or path.read_bytes() != _stored(projections):
+            _write_projections(folder, projections)
+
+
+def _write_projections(folder: Path, projections: Projections) -> None:
+    data = _stored(projections)
+    write_atomic(folder / PROJECTIONS, lambda temporary: temporary.write_bytes(data))
+
+
+def _stored(projections: Projections) -> bytes:
+    return save_arrays({field.name: getattr(projections, field.name) for field in fields(projections)})
 
 
 def refuse_other_settings(folder: Path, made: TeacherSettings, asked: TeacherSettings) -> None:

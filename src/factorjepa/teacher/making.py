@@ -32,6 +32,7 @@ from .cache import (
     PROJECTIONS,
     PacketCache,
     clip_identities,
+    mend_projections,
     read_header,
     refuse_other_settings,
     shard_folder,
@@ -72,6 +73,8 @@ def make_packets(
     corpus = Corpus.open(data)
     present = [split for split in Split if any(clip.split == split for clip in corpus.manifest)]
     sets = [clips_of(corpus, split) for split in (splits or present)]
+    if not sets:
+        raise TeacherError(f"{data}: has no clips, so there is nothing to make packets of")
     for clips in sets:
         refuse_short(clips, window_of(settings))
     _refuse_foreign(out)
@@ -82,6 +85,7 @@ def make_packets(
         teacher = Teacher(settings, device)
         header |= {"features": teacher.features.name, "regions": teacher.regions_name}
         _refuse_changes(out, settings, header)
+        mend_projections(out, teacher.projections)
         about = {"digest": settings.digest(), "replication": replication}
         shards = [shard for clips in sets for shard in _missing(out, clips, replication, per_shard)]
         total = sum(map(len, sets))

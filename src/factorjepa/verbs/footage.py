@@ -105,6 +105,7 @@ def _say_derived(sources: Sequence[Path], found: Sequence[Listed]) -> None:
 def _report(out: Path, result: Ingested) -> None:
     from ..corpus.inspection import rejected_table
     from ..corpus.splits import Split
+    from ..errors import CorpusError
 
     if result.repaired:
         damaged = "\n".join(f"  {what}" for what in result.repaired)
@@ -112,6 +113,11 @@ def _report(out: Path, result: Ingested) -> None:
     if result.rejected:
         error_console.print(rejected_table(result.rejected))
     manifest = result.manifest
+    if not len(manifest):
+        raise CorpusError(
+            f"{out}: no clip came of this footage; what was left out, and why: {out / 'rejected.parquet'}. Give it "
+            "more sources, or other settings in another folder"
+        )
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
         hint = "whole sources go to one split; more sources, or other shares, give it some"
         _say(f"no clips for {', '.join(empty)}: {hint}", error=True)

@@ -54,7 +54,7 @@ def test_a_method_that_appears_twice_is_told_apart_by_folder(run: Make) -> None:
 def test_the_figure_names_methods_stages_and_terms(run: Make, tmp_path: Path) -> None:
     runs = [run("a"), run("b", method="full", until=20), run("c", method="frozen")]
     picture = training_curve(runs, tmp_path / "curve.svg").read_text(encoding="utf-8")
-    for words in ("0.320  FactorJEPA", "0.360  Full fine-tuning", "0.400  Frozen V-JEPA", "head", "interactions",
+    for words in ("0.3200  FactorJEPA", "0.3600  Full fine-tuning", "0.4000  Frozen V-JEPA", "head", "interactions",
                   "prediction", "factor targets", "bands: stages of FactorJEPA"):  # fmt: skip
         assert f">{words}" in picture, words
     assert "visibility" not in picture  # a term that nobody has

@@ -148,7 +148,7 @@ def overlay(frame: Picture, truth: ClipTruth, number: int, side: int) -> Picture
     image = Image.fromarray(canvas)
     draw = ImageDraw.Draw(image)
     for x, y, agent_id, fraction in labels:
-        text = f"{agent_id % 1000}" if fraction > 0.95 else f"{agent_id % 1000} {fraction:.0%}"
+        text = f"{agent_id % 1000}" if fraction > 0.95 else f"{agent_id % 1000}: {fraction:.0%}"
         draw.text(
             (x, max(8.0, y - 5)),
             text,

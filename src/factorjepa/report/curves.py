@@ -187,7 +187,7 @@ def _validation(axes: Any, runs: Sequence[Run]) -> None:
     for place, end, label, (run, colour) in placed:
         last = run.series(VALIDATION)[0][-1] if run.method.trains else right
         axes.annotate(
-            f"{end:.3f}  {label}", (last, end), (right * 1.02, place), textcoords="data", color=colour, va="center",
+            f"{end:.4f}  {label}", (last, end), (right * 1.02, place), textcoords="data", color=colour, va="center",
             annotation_clip=False, fontsize=8, arrowprops=_leader(last < 0.97 * right, colour),
         )  # fmt: skip
 

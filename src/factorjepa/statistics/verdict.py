@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -73,10 +74,13 @@ def words(row: ContrastRow) -> str:
 
 
 def verdict(contrasts: Sequence[ContrastRow], titles: Mapping[str, str], diagnostics: Mapping[str, str]) -> list[str]:
-    """One paragraph per backbone and confirmatory contrast, from the adjusted decisions alone."""
+    """One paragraph per backbone and confirmatory contrast, from the adjusted decisions alone.
+
+    Those that could not be made are left to a note on all of them (`untested`).
+    """
     grouped: dict[tuple[str, str], list[ContrastRow]] = {}
     for row in contrasts:
-        if row.family == "primary":
+        if row.family == "primary" and not math.isnan(row.p):
             grouped.setdefault((row.backbone, row.contrast), []).append(row)
     return [_paragraph(backbone, rows, titles, diagnostics) for (backbone, _), rows in grouped.items()]
 

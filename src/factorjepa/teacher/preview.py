@@ -106,7 +106,7 @@ def _facts(packet: Packet, settings: TeacherSettings, about: tuple[str, ...], si
         y += 40
     lines = (
         f"{int(packet.slots)} agents in the context, {len(packet.track_visibility)} in the window",
-        f"{len(packet.pair_tracks)} directed candidate pairs", *about,
+        f"candidate pairs, directed: {len(packet.pair_tracks)}", *about,
     )  # fmt: skip
     for line in lines:
         draw.text((8, y), line if len(line) < 46 else line[:45] + "…", fill=_GREY, font=font(11))

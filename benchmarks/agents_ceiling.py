@@ -1,12 +1,12 @@
 """What could knowing agents gain at most? Ever more of the truth about them, shown to one head on frozen features.
 
-    factorjepa simulate dense --preset dense --clips 1500 --clips-per-source 3 --seed 11 "seconds=[6,7]" fps=4
-    python benchmarks/agents_ceiling.py dense                           # 64 px, one second ahead
-    python benchmarks/agents_ceiling.py dense --size 128 --context 8    # finer tokens, two seconds
+    factorjepa simulate streets --preset dense --clips 3000 --clips-per-source 3 --seed 11 "seconds=[6,7]" fps=4
+    python benchmarks/agents_ceiling.py streets                                     # 64 px, one second ahead
+    python benchmarks/agents_ceiling.py streets --size 128 --context 8 --clips 960  # finer tokens, two seconds
 
 Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
 parameters; what a rung does not know is zero. No model that sees the context alone can know what the last two rungs do:
-they bound what predicted motion, interactions and occlusion could ever be worth to the error that is measured here.
+they say what knowing motion, interactions and occlusion ahead would be worth, as far as such a head makes use of it.
 
 Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pixels a side (of means: sources).
 """
@@ -203,9 +203,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--context", type=int, default=12, help="frames of 16, at 4 a second; the others are predicted")
     parser.add_argument(
-        "--clips", type=int, default=480, help="of the training clips; a third of their streets is measured"
+        "--clips", type=int, help="of the training clips (default: all); a third of their streets is measured"
     )
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", type=int, nargs="+", default=[17, 29])
     asked = parser.parse_args(arguments)
     found, pretrained = features(asked.corpus, asked.size, asked.context, asked.clips, kept=3)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from factorjepa.diagnostics.position_readout import PositionReadout
 from factorjepa.errors import ScoresError
 from factorjepa.missing import Missing, told
 from factorjepa.scores import ENCODER, KEY, DiagnosticInfo, RunInfo, Scores
@@ -52,6 +53,16 @@ def test_each_backbone_brings_its_own_frozen_encoder() -> None:
     assert both.evaluator == {"target": "abc", "encoder/small": "1", "encoder/large": "2"}
     with pytest.raises(ScoresError, match=r"different evaluators \(encoder/large\)"):
         Scores.joined([both, of("large", "3")])
+
+
+def test_definitions_in_words_of_before_are_those_of_today(tmp_path: Path) -> None:
+    """Kept scores of the studies are joined with new ones."""
+    info = PositionReadout.info
+    before = dataclasses.replace(info, formula=info.formula.replace("by the window's end", "within 1 s"))
+    assert before != info
+    made = Scores.of_rows([row(diagnostic=info.name)], {info.name: before}, {"target": "abc"}, [RUN])
+    made.write(tmp_path / "old.parquet")
+    assert Scores.read(tmp_path / "old.parquet").diagnostics == {info.name: info}
 
 
 def test_joining_keeps_every_row() -> None:

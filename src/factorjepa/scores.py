@@ -113,6 +113,31 @@ class RunInfo:
         return cls(**{**record, **listed, "missing": missing, "closed": closed})
 
 
+# Words of stored definitions that say the same today, for another context too.
+_REWORDED = {
+    "its displacement within 1 s|_2": "its displacement by the window's end|_2",
+    "it sees the whole clip, the model frames 1-12": "it sees the whole clip, the model its context",
+}
+
+
+def _reworded(info: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored definition in the words of this version."""
+    words = dict(info)
+    for before, now in _REWORDED.items():
+        words |= {field: text.replace(before, now) for field, text in words.items() if isinstance(text, str)}
+    return words
+
+
+def _how_windows_differ(first: Mapping[str, str], second: Mapping[str, str]) -> str:
+    """What people change most: size, context, frames."""
+    try:
+        a, b = (json.loads(one["window"]) for one in (first, second))
+        told = [f"{name} {a[name]} and {b[name]}" for name in a if name in b and a[name] != b[name]]
+    except (KeyError, ValueError, TypeError):
+        return ""
+    return f". Their windows: {', '.join(told)}" if told else ""
+
+
 class Scores:
     """A table of scores with what it takes to understand it. Immutable."""
 
@@ -168,7 +193,7 @@ class Scores:
             raise ScoresError(f"{path}: is a Parquet file, but not one that `factorjepa evaluate` wrote")
         try:
             about = json.loads(metadata)
-            diagnostics = {name: DiagnosticInfo(**info) for name, info in about["diagnostics"].items()}
+            diagnostics = {name: DiagnosticInfo(**_reworded(info)) for name, info in about["diagnostics"].items()}
             evaluator, runs = about["evaluator"], [RunInfo.of_record(run) for run in about["runs"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScoresError(
@@ -196,6 +221,7 @@ class Scores:
                 raise ScoresError(
                     f"these scores were measured with different evaluators ({', '.join(different)}) and cannot be "
                     "compared: evaluate all runs with the same settings, corpus and version"
+                    + _how_windows_differ(parts[0].evaluator, other.evaluator)
                 )
             shared = diagnostics.keys() & other.diagnostics.keys()
             if unlike := sorted(name for name in shared if diagnostics[name] != other.diagnostics[name]):

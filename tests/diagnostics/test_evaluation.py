@@ -163,6 +163,7 @@ def test_runs_under_other_conditions_are_named_and_not_joined(trained: Trained, 
     settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
     made = evaluate([trained("frozen"), other], tmp_path / "out", settings, CPU)
     assert "different evaluators (packets, window)" in made.failed[str(other)]
+    assert "Their windows: context 12 and 8" in made.failed[str(other)]
     assert [run.method for run in made.scores.runs] == ["frozen"]
 
 

@@ -77,8 +77,7 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
         lines, without_room = _over_others(material, backbone, ours)
         title = material.title_of(ours)
         if lines:
-            short = title if variants else "Against every other (BH)"
-            groups.append(Group(f"{title}, exploratory (BH)", lines, short))
+            groups.append(Group(f"{title}, exploratory (BH)", lines, title))
         left_out += without_room
     return groups, left_out
 

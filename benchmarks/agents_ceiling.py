@@ -46,9 +46,7 @@ Array = NDArray[np.float32]
 class Agents(NamedTuple):
     """What is known of the agent that covers most of each future token, and of all of them there."""
 
-    fields_t5: (
-        Array  # its share, everybody's share, its displacement since the context's end (2), 1 if it was seen then
-    )
+    fields_t5: Array  # its share, everybody's share, how far it went since it was seen (2), 1 if it was seen at all
     who_t: NDArray[np.int64]  # among those seen at the context's end; -1 for nobody
 
 
@@ -73,25 +71,22 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int) -> Str
     velocity_A2 = truth.image_velocity[observed] / truth.size
     start, shown_at = _centres(truth, before), _centres(truth, [last])  # of tokens, and of the masks
     half = step * (_TUBELET - 1) / (2 * _TUBELET)  # from the middle of the last tubelet to its last frame
-    here = np.array([agent in start for agent in known.tolist()], bool)
-    known, shapes_ASS, velocity_A2 = known[here], shapes_ASS[here], velocity_A2[here]
     rungs: dict[str, list[Agents]] = {name: [] for name in ("steady", "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
         then = _centres(truth, frames)
         steady_A2 = velocity_A2 * step * (k + 1)
-        stayed = np.array([agent in then for agent in known.tolist()], bool)
+        stayed_A1 = np.isin(known, [*then])[:, None]
         true_A2, by_A2 = (
             np.array([then.get(a, at[a]) - at[a] for a in known.tolist()]).reshape(-1, 2) for at in (start, shown_at)
         )
         shares_An = _shifted(shapes_ASS, steady_A2 - velocity_A2 * half, rows)
         rungs["steady"].append(_most(shares_An, steady_A2, known, known))
-        shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed[:, None]
+        shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
         rungs["moved"].append(_most(shares_An, true_A2, known, known))
         everybody = np.array(sorted(then), np.int64)
-        shares_An = np.mean(
-            [_shares(truth.instances(f)[None] == everybody[:, None, None] + 1, rows) for f in frames], 0
-        )
+        masks_2ASS = [truth.instances(frame)[None] == everybody[:, None, None] + 1 for frame in frames]
+        shares_An = np.mean([_shares(masks_ASS, rows) for masks_ASS in masks_2ASS], 0)
         rungs["seen"].append(_most(shares_An, true_A2, everybody, known))
         covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
     joined = {

@@ -226,14 +226,14 @@ def main(arguments: list[str] | None = None) -> int:
         told = shown(found, streets, rung)
         seeds_nB2 = [of_clips(errors(found, told, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
         clips_B2 = np.mean(seeds_nB2, 0)
-        row = {"rung": rung, "l1": by_source(clips_B2, sources).mean(0).tolist()}
-        row["seeds"] = [by_source(one_B2, sources).mean(0).tolist() for one_B2 in seeds_nB2]
+        row = {"rung": rung, "l1": np.nanmean(by_source(clips_B2, sources), 0).tolist()}
+        row["seeds"] = [np.nanmean(by_source(one_B2, sources), 0).tolist() for one_B2 in seeds_nB2]
         cells = [f"{error:.4f}" for error in row["l1"]]
         if before_B2 is None:
             gains = ["", ""]
         else:
             gains_S2 = by_source(before_B2 - clips_B2, sources)
-            row |= {"gain": gains_S2.mean(0).tolist(), "interval": interval(gains_S2).T.tolist()}
+            row |= {"gain": np.nanmean(gains_S2, 0).tolist(), "interval": interval(gains_S2).T.tolist()}
             gains = [
                 f"{g:+.4f} [{low:+.4f}, {high:+.4f}]"
                 for g, (low, high) in zip(row["gain"], row["interval"], strict=True)

@@ -182,7 +182,7 @@ def errors(found: Features, told: Tensor, pretrained: nn.Linear, steps: int, see
     learn(head, added, tuple(x[found.training].flatten(0, 1) for x in (found.query, told, found.target)), steps)
     with torch.no_grad():
         rows = zip(*(x[~found.training] for x in (found.query, told, found.target)), strict=True)
-        return torch.stack([(head(q) + added(q, shown.float()) - y).abs().mean(-1) for q, shown, y in rows])
+        return torch.stack([(head(q) + added(q, given.float()) - y).abs().mean(-1) for q, given, y in rows])
 
 
 def of_clips(errors_Bt: Tensor, covered_Bt: Tensor) -> Array:

@@ -338,6 +338,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
         ("tuning={lr: [0.1]}", "two or more different values"),
         ("tuning={rate: [0.1, 0.2]}", "tuning: rate is no setting of a run"),
         ("context=8", "did you mean 'training.context'?"),
+        ("seed=3", "did you mean 'seeds'?"),
         ("training.contex=8", "training: contex is no setting of a run (did you mean 'context'?)"),
         ("tuned={full: {lrr: 1}}", "tuned: full: lrr is no setting of a run (did you mean 'lr'?)"),
         ("preset=small", "make them on a GPU with `factorjepa pretrain runs/small arch=small`"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,11 +11,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from factorjepa.config import Settings, dump, preset_folder, preset_names, preset_path, resolve
 from factorjepa.corpus.simulated import SimulationPlan
 from factorjepa.errors import ConfigError
+from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.training.settings import TrainSettings
 from factorjepa.world import WorldSettings
 
@@ -81,9 +82,15 @@ class TestErrors:
         assert refusal("epochs=0").startswith("Found 1 error in what was given as key=value:")
         assert refusal("epochs=0", preset=tmp_path / "mine.yaml").startswith("Found 2 errors in " + str(tmp_path))
 
+    def test_of_a_section_as_a_whole_are_the_presets_where_there_is_one(self, tmp_path: Path) -> None:
+        (tmp_path / "short.yaml").write_text("{context: 3, frames: 2}")
+        text = refusal("targets.width=64", model=TeacherSettings, preset=tmp_path / "short.yaml")
+        assert text.startswith(f"Found 1 error in {tmp_path}")
+        assert "context 3 is longer" in text
+
     def test_a_key_one_level_off_says_where_it_belongs(self) -> None:
         class Study(Settings):
-            inside: ClassVar[Mapping[str, type[BaseModel]]] = {"training": Run}
+            inside: ClassVar[Mapping[str, Collection[str]]] = {"training": ["epochs"]}
             training: dict[str, int] = Field(default={})
 
         assert "epochs: unknown key (did you mean 'training.epochs'?)" in refusal("epochs=3", model=Study)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,16 @@ def test_each_backbone_brings_its_own_frozen_encoder() -> None:
         Scores.joined([both, of("large", "3")])
 
 
-def test_definitions_in_words_of_before_are_those_of_today(tmp_path: Path) -> None:
-    """Kept scores of the studies are joined with new ones."""
+@pytest.mark.parametrize("context", [12, 8])
+def test_definitions_in_words_of_before_are_todays_where_they_mean_the_same(tmp_path: Path, context: int) -> None:
+    """Kept scores of the studies are joined with new ones; those of a longer future asked for another moment."""
     info = PositionReadout.info
     before = dataclasses.replace(info, formula=info.formula.replace("by the window's end", "within 1 s"))
     assert before != info
-    made = Scores.of_rows([row(diagnostic=info.name)], {info.name: before}, {"target": "abc"}, [RUN])
+    window = json.dumps({"frames": 16, "fps": 4.0, "context": context})
+    made = Scores.of_rows([row(diagnostic=info.name)], {info.name: before}, {"window": window}, [RUN])
     made.write(tmp_path / "old.parquet")
-    assert Scores.read(tmp_path / "old.parquet").diagnostics == {info.name: info}
+    assert Scores.read(tmp_path / "old.parquet").diagnostics == {info.name: info if context == 12 else before}
 
 
 def test_joining_keeps_every_row() -> None:

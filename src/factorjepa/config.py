@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,9 +27,7 @@ class Settings(BaseModel):
     """Base of every configuration section: unknown keys are errors, values are immutable once resolved."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-    inside: ClassVar[
-        Mapping[str, type[BaseModel]]
-    ] = {}  # mapping -> whose settings it holds, to say where a key belongs
+    inside: ClassVar[Mapping[str, Collection[str]]] = {}  # a mapping of this section -> keys that it takes
 
 
 def resolve(
@@ -60,7 +58,8 @@ def _blamed(error: ValidationError, preset: str | Path | None, overrides: Sequen
     """Where whoever made the mistakes is to look."""
     given = [override.partition("=")[0].strip().split(".") for override in overrides]
     places = [[str(part) for part in problem["loc"]] for problem in error.errors()]
-    if all(any(key[: len(place)] == place[: len(key)] for key in given) for place in places):
+    whole: list[list[str]] = [] if preset else [[]]  # what is wrong with a section as a whole may be the preset's
+    if all(place in whole or any(place[: len(key)] == key for key in given) for place in places):
         return "what was given as key=value"
     return str(preset) if preset else "the configuration"
 
@@ -140,8 +139,8 @@ def _elsewhere(model: type[BaseModel], location: tuple[int | str, ...], value: A
     if isinstance(value, dict) and value and value.keys() <= set(valid):
         return f" (did you mean {', '.join(map(repr, value))}, without {key!r}?)"
     if len(location) == 1 and issubclass(model, Settings):
-        for section, settings in model.inside.items():
-            if key in settings.model_fields:
+        for section, keys in model.inside.items():
+            if key in keys:
                 return f" (did you mean {f'{section}.{key}'!r}?)"
     return ""
 

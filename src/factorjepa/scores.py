@@ -113,17 +113,20 @@ class RunInfo:
         return cls(**{**record, **listed, "missing": missing, "closed": closed})
 
 
-# Words of stored definitions that say the same today, for another context too.
-_REWORDED = {
-    "its displacement within 1 s|_2": "its displacement by the window's end|_2",
-    "it sees the whole clip, the model frames 1-12": "it sees the whole clip, the model its context",
-}
+# Words of stored definitions that mean the same today, the first where the future lasts a second.
+_ONE_SECOND = ("its displacement within 1 s|_2", "its displacement by the window's end|_2")
+_CONTEXT = ("it sees the whole clip, the model frames 1-12", "it sees the whole clip, the model its context")
 
 
-def _reworded(info: Mapping[str, Any]) -> dict[str, Any]:
+def _reworded(info: Mapping[str, Any], evaluator: Mapping[str, str]) -> dict[str, Any]:
     """A stored definition in the words of this version."""
     words = dict(info)
-    for before, now in _REWORDED.items():
+    try:
+        window = json.loads(evaluator["window"])
+        one_second = window["frames"] - window["context"] == window["fps"]
+    except (KeyError, ValueError, TypeError):
+        one_second = False
+    for before, now in (_CONTEXT, *([_ONE_SECOND] if one_second else [])):
         words |= {field: text.replace(before, now) for field, text in words.items() if isinstance(text, str)}
     return words
 
@@ -193,8 +196,10 @@ class Scores:
             raise ScoresError(f"{path}: is a Parquet file, but not one that `factorjepa evaluate` wrote")
         try:
             about = json.loads(metadata)
-            diagnostics = {name: DiagnosticInfo(**_reworded(info)) for name, info in about["diagnostics"].items()}
             evaluator, runs = about["evaluator"], [RunInfo.of_record(run) for run in about["runs"]]
+            diagnostics = {
+                name: DiagnosticInfo(**_reworded(info, evaluator)) for name, info in about["diagnostics"].items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScoresError(
                 f"{path}: is damaged or was written by another version ({error}); evaluate again"

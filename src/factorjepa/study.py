@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
 class StudySettings(Settings):
     """What `factorjepa study` does. Lists of `key=value` are handed to the verb of that stage as they are."""
 
-    inside: ClassVar[Mapping[str, type[Settings]]] = {"training": TrainSettings}
+    inside: ClassVar[Mapping[str, Collection[str]]] = {"training": TrainSettings.model_fields.keys() - _ITS_OWN}
 
     data: str | None = None  # a corpus that is there, of another study or of `ingest` (None: one is simulated)
     world: str = "dense"  # preset of `simulate`

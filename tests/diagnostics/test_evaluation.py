@@ -100,7 +100,9 @@ def test_two_runs_that_scores_could_not_tell_apart_are_refused(trained: Trained,
         evaluate([trained("frozen"), trained("frozen")], tmp_path, EvaluateSettings(), CPU)
 
 
-def test_scores_of_another_run_of_the_same_name_are_not_replaced(trained: Trained, tmp_path: Path) -> None:
+def test_scores_of_another_run_of_the_same_name_are_not_replaced(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = EvaluateSettings(split="test", diagnostics=("future_l1",))
     ours, theirs, out = tmp_path / "ours", tmp_path / "theirs", tmp_path / "out"
     for folder in (ours, theirs):
@@ -109,10 +111,11 @@ def test_scores_of_another_run_of_the_same_name_are_not_replaced(trained: Traine
     assert evaluate([theirs], out, settings, CPU).again == [str(theirs)]  # a copy has the same weights
     for folder in (ours, theirs):
         changed(folder, lambda tensor: tensor * 1.1)
-    with pytest.raises(DiagnosticsError, match=f"{ours} and {theirs} are both full with seed .* --method full@other"):
+    with pytest.raises(DiagnosticsError, match=f"ours and {theirs} are both full with seed .* --method full@other"):
         evaluate([theirs], out, settings, CPU)
     assert Scores.read(out / "scores.parquet").table.equals(before.table)
-    again = evaluate([ours], out, settings, CPU)  # of the same folder, trained anew
+    monkeypatch.chdir(ours)
+    again = evaluate([Path(".")], Path("../out"), settings, CPU)  # the same folder, trained anew
     assert not again.again
     assert not again.scores.table.equals(before.table)
 

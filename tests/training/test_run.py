@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 
 from factorjepa import commands
 from factorjepa.errors import StorageError, TrainingError
+from factorjepa.training.restore import best_step
 from factorjepa.training.run import CHECKPOINTS, RunDirectory
 
 CONFIG = "method: full\nlr: 0.1\n"
@@ -139,6 +141,20 @@ def test_altered_bytes_of_weights_are_noticed(dtype: torch.dtype, tmp_path: Path
             run.load(3)
         with pytest.raises(TrainingError, match="have changed"):
             run.weights("last")
+
+
+def test_where_the_best_checkpoint_was_deleted_the_last_one_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with begun(tmp_path / "run") as run:
+        for step in (1, 2):
+            run.save(step, {"a": torch.full((1,), float(step))}, {})
+        run.mark_best(1)
+        assert best_step(run) == 1
+        shutil.rmtree(tmp_path / "run" / CHECKPOINTS / "step-000001")
+        assert best_step(run) == 2
+        assert "best checkpoint is gone" in caplog.text
+        assert run.weights()["a"].tolist() == [2.0]
 
 
 def test_checkpoints_of_before_the_seal_are_read(tmp_path: Path) -> None:

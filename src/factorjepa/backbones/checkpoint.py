@@ -7,9 +7,7 @@ once: official files stay memory-mapped, safetensors are read tensor by tensor. 
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -74,14 +72,5 @@ def save(backbone: Backbone, path: Path | str) -> None:
         "origin": backbone.origin,
     }
     tensors = {key: tensor.detach().contiguous() for key, tensor in backbone.state_dict().items()}
-    with atomic_path(Path(path)) as temporary, usual_permissions(temporary):
+    with atomic_path(Path(path)) as temporary:
         save_file(tensors, temporary, metadata=metadata)
-
-
-@contextlib.contextmanager
-def usual_permissions(path: Path) -> Iterator[None]:
-    """safetensors makes files that only their owner can read; give them what any new file here would have."""
-    path.touch()
-    mode = path.stat().st_mode
-    yield
-    path.chmod(mode)

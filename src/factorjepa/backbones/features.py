@@ -21,7 +21,6 @@ from ..errors import BackboneError, VideoError
 from ..storage import atomic_path
 from ..video import Frames, probe, read_frames, write_video
 from .backbone import Backbone
-from .checkpoint import usual_permissions
 from .preprocess import Resize, normalise, resize_frames
 from .spec import BackboneSpec
 
@@ -113,7 +112,7 @@ def write_features(features: VideoFeatures, path: Path) -> None:
     if path.suffix == ".safetensors":
         from safetensors.numpy import save_file
 
-        with atomic_path(path) as temporary, usual_permissions(temporary):
+        with atomic_path(path) as temporary:
             save_file(arrays, temporary, metadata=features.about)
     elif path.suffix == ".npz":
         with atomic_path(path) as temporary, open(temporary, "wb") as file:

@@ -184,8 +184,8 @@ class _Batches:
     def _failed(self, clip: Clip, message: str) -> None:
         if self.on_error == "raise":
             raise VideoError(
-                f"{message}. The command that made the corpus (simulate, ingest or pack), run again, makes the clip "
-                "again (in Python, on_error='skip' goes on without such clips)"
+                f"{message}. If simulate or ingest made the corpus, the same command makes the clip again; a packed "
+                "shard is deleted and packed anew (in Python, on_error='skip' goes on without such clips)"
             )
         if clip.clip_id not in self.skipped:
             self.skipped[clip.clip_id] = message

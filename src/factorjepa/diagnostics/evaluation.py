@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -334,14 +335,15 @@ def _refuse_taken(out: Path, entries: Sequence[Entry]) -> None:
         path, about = _part(out, entry.name)
         try:
             told = json.loads(about.read_text(encoding="utf-8"))
-            elsewhere = Path(told["run"]).resolve() != entry.run.folder.resolve()
+            elsewhere = told["folder"] != _folder(out, entry)  # absent in parts of before: they are replaced
             taken = elsewhere and path.is_file() and told["weights"] != entry.digest()
         except (OSError, ValueError, KeyError, TypeError, FactorJEPAError):  # no part, or no run: told where it is read
             continue
         if taken:
+            other = os.path.relpath(out / told["folder"])
             raise DiagnosticsError(
-                f"{_indistinct(told['run'], entry)}. {out} holds scores of the first: choose another --out, or delete "
-                f"{path} to replace them"
+                f"{_indistinct(other, entry)}. {out} holds scores of the first: choose another --out, or delete {path} "
+                "to replace them"
             )
 
 
@@ -396,7 +398,13 @@ def _refuse_unlike(one: Scores, other: Scores) -> None:
 def _write(out: Path, entry: Entry, digest: str, part: Scores) -> None:
     path, about = _part(out, entry.name)
     part.write(path)
-    write_text(about, json.dumps({"weights": digest, "run": str(entry.run.folder)}, indent=1))
+    known = {"weights": digest, "run": str(entry.run.folder), "folder": _folder(out, entry)}
+    write_text(about, json.dumps(known, indent=1))
+
+
+def _folder(out: Path, entry: Entry) -> str:
+    """Where the run lies from the scores: the same wherever both are moved to, and from wherever one asks."""
+    return os.path.relpath(entry.run.folder.resolve(), out.resolve())
 
 
 def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]:

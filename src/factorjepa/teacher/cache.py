@@ -183,7 +183,10 @@ def write_header(folder: Path, header: dict[str, Any], projections: Projections)
 
 
 def mend_projections(folder: Path, projections: Projections) -> None:
-    """Of a folder that has been begun: a file that was lost or altered since is written again."""
+    """Of a folder that has been begun: a file that was lost or altered since is written again.
+
+    Packets hold projected numbers; the file is for whoever wants to project others.
+    """
     if (folder / HEADER).exists():
         path = folder / PROJECTIONS
         if not path.is_file() or path.read_bytes() != _stored(projections):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ from ..errors import TrainingError
 from ..predictors import FactorizedOptions
 from .learner import Learner
 from .origin import open_backbone
-from .run import CONFIG, RunDirectory, Weights
+from .run import BEST, CONFIG, RunDirectory, Weights
 from .settings import TrainSettings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,15 @@ def settings_of(run: RunDirectory) -> TrainSettings:
 
 
 def best_step(run: RunDirectory) -> int:
-    """The step that validation chose; the last one where nothing was chosen yet."""
+    """The step that validation chose; the last one where nothing was chosen yet, or that checkpoint is gone."""
     steps = run.steps()
     if not steps:
         raise TrainingError(f"{run.folder}: has no checkpoint yet; train it first")
-    return steps[-1] if run.best is None else run.best
+    if run.best is None:
+        if (run.folder / BEST).is_symlink():
+            log.warning("%s: its best checkpoint is gone; the last one, step %d, is taken", run.folder, steps[-1])
+        return steps[-1]
+    return run.best
 
 
 def restore(run: RunDirectory, device: torch.device) -> Restored:

@@ -124,7 +124,8 @@ class RunDirectory:
             state: dict[str, Any] = torch.load(folder / "state.pt", map_location=device, weights_only=True)
         except Exception as error:  # a damaged file fails in many ways, all with the same remedy
             raise TrainingError(
-                f"{folder}: cannot be read ({error}); delete this checkpoint to go on from the one before it"
+                f"{folder}: cannot be read ({error}); delete this checkpoint to --resume from the one before it, or "
+                "train the run again"
             ) from error
         return weights, state
 
@@ -134,7 +135,7 @@ class RunDirectory:
         try:
             return read_sealed(folder / "weights.safetensors", device)
         except (OSError, ValueError, SafetensorError) as error:
-            raise TrainingError(f"{folder}: cannot be read ({error}); train it again") from error
+            raise TrainingError(f"{folder}: cannot be read ({error}); train the run again") from error
 
     def mark_best(self, step: int) -> None:
         """Let `best` point to a checkpoint, in one rename."""
@@ -145,8 +146,9 @@ class RunDirectory:
 
     @property
     def best(self) -> int | None:
+        """The step that `best` points to; None where nothing was chosen yet, or the chosen checkpoint was deleted."""
         link = self.folder / BEST
-        return int(os.readlink(link).rpartition("step-")[2]) if link.is_symlink() else None
+        return int(os.readlink(link).rpartition("step-")[2]) if link.is_symlink() and link.exists() else None
 
     def prune(self, keep: int) -> None:
         """Delete all checkpoints but the last `keep` and the best one."""

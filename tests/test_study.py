@@ -207,6 +207,17 @@ def test_streets_that_nothing_could_be_concluded_from_are_refused_before_they_ar
         study(preset=preset).check_plan()
 
 
+def test_streets_that_leave_a_split_empty_are_refused_wherever_the_study_stops(tmp_path: Path) -> None:
+    few = study("clips=30", "clips_per_source=5", "shares=[0.8, 0.1, 0.1]")
+    with pytest.raises(ConfigError, match=r"no test clips, .*clips=\d+ gives every split some"):
+        run_study(few, tmp_path / "study", "train")
+    assert not (tmp_path / "study").exists()
+    with pytest.raises(ConfigError) as told:
+        few.check_plan(compared=False)
+    enough = str(told.value).partition("clips=")[2].partition(" ")[0]
+    study(f"clips={enough}", "clips_per_source=5", "shares=[0.8, 0.1, 0.1]").check_plan(compared=False)
+
+
 def test_a_folder_takes_one_study_at_a_time(tmp_path: Path) -> None:
     with only_writer(tmp_path, "testing"), pytest.raises(StorageError, match="putting a study into it"):
         run_study(study(), tmp_path)

@@ -196,15 +196,21 @@ class StudySettings(Settings):
                 "Take a corpus of more sources (clips, clips_per_source, shares), or stop with --until evaluate"
             )
 
-    def check_plan(self) -> None:
-        """Refuse streets that are still to be simulated, and that nothing could be concluded from."""
+    def check_plan(self, compared: bool = True) -> None:
+        """Refuse streets that are still to be simulated, and that no run could train on, or nothing be concluded from."""
         plan = self._plan()
-        if sources_of(plan)[Split(self.split)] < 2:
-            enough = enough_clips(plan, Split(self.split))
+        given, measured = sources_of(plan), Split(self.split)
+        streets = f"clips: {self.clips} in streets of {self.clips_per_source} leave"
+        enough = enough_clips(plan, measured if compared else None)
+        needed = (Split.TRAIN, Split.VALIDATION, measured)
+        if lacks := [str(split) for split in needed if not given[split]]:
+            more = f"clips={enough} gives every split some" if enough else "set more clips, or other shares"
+            raise ConfigError(f"{streets} no {listed(lacks)} clips, which every run needs. {more}")
+        if compared and given[measured] < 2:
             more = f"clips={enough} gives them two" if enough else "set more clips, or other shares"
             raise ConfigError(
-                f"clips: {self.clips} in streets of {self.clips_per_source} leave the {self.split} clips fewer than "
-                f"two sources, from which nothing can be said about another. {more}; or stop with --until evaluate"
+                f"{streets} the {self.split} clips fewer than two sources, from which nothing can be said about "
+                f"another. {more}; or stop with --until evaluate"
             )
 
     def _check_variants(self, jobs: Sequence[TrainSettings]) -> None:

@@ -108,8 +108,8 @@ def _run_study(settings: StudySettings, out: Path, until: str) -> Path | None:
     left_out = {"simulate": settings.data is not None, "tune": not settings.tuning}
     stages = [stage for stage in STAGES if not left_out.get(stage)]
     wanted = [stage for stage in stages if STAGES.index(stage) <= STAGES.index(until)]
-    if "simulate" in wanted and "compare" in wanted:
-        settings.check_plan()
+    if "simulate" in wanted and "targets" in wanted:
+        settings.check_plan(compared="compare" in wanted)
     for number, stage in enumerate(wanted, start=1):
         what = {
             "simulate": "Simulate crowded streets", "targets": "Let the frozen teacher look at them",

@@ -119,3 +119,20 @@ def test_the_service_ends_with_a_parent_that_is_killed(said: Path) -> None:
     while "told quit" not in lines(said) and time.monotonic() < until:
         time.sleep(0.05)
     assert lines(said)[-1] == "told quit"
+
+
+def test_memory_of_processes_that_share_a_gpu_grows_in_place_unless_somebody_has_said_otherwise(
+    said: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in sharing._ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    asks = ["sh", "-c", "echo $PYTORCH_ALLOC_CONF"]
+    with shared_gpu(GPU, 2):
+        seen = subprocess.run(asks, capture_output=True, text=True, check=True).stdout.strip()
+        assert seen == "expandable_segments:True"
+    assert "PYTORCH_ALLOC_CONF" not in os.environ
+    with shared_gpu(CPU, 2):
+        assert "PYTORCH_ALLOC_CONF" not in os.environ
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    with shared_gpu(GPU, 2):
+        assert "PYTORCH_ALLOC_CONF" not in os.environ

@@ -197,7 +197,7 @@ class StudySettings(Settings):
             )
 
     def check_plan(self, compared: bool = True) -> None:
-        """Refuse streets that are still to be simulated, and that no run could train on, or nothing be concluded from."""
+        """Refuse streets, still to be simulated, that no run could train on or that nothing could be concluded from."""
         plan = self._plan()
         given, measured = sources_of(plan), Split(self.split)
         streets = f"clips: {self.clips} in streets of {self.clips_per_source} leave"

@@ -86,6 +86,42 @@ def test_a_pair_that_cannot_be_compared_is_refused(
     assert not (files[0] / "comparison").exists()
 
 
+def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Level over all tokens, and better on those with agents: a decision of its own, in the same adjusted family."""
+    level, apart = {"auto_rgn": 0.0, "factorjepa": 0.0}, {"auto_rgn": 0.3, "factorjepa": 0.0}
+    rows = [*rows_of(level), *rows_of(apart, variants=["teacher_agents"], random=1)]
+    scores_of(rows).write(tmp_path / "scores.parquet")
+    out, quick = tmp_path / "out", ("--replicates", 300, "--no-mixed")
+    asked = ("--variant", "future_l1/teacher_agents")
+    assert run(monkeypatch, tmp_path, "--out", out, *quick, *asked, width=80) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nano: Future-frame L1, teacher_agents; positive favours the first" in said
+    found = {row.diagnostic: row for row in Comparison.read(out).contrasts if row.contrast == "total"}
+    assert found["future_l1"].decision == "not separated"
+    assert found["future_l1"].family == "primary"
+    by_variant = found["future_l1/teacher_agents"]
+    assert (by_variant.decision, by_variant.family, by_variant.status) == ("better", "exploratory", "companion")
+    assert by_variant.effect == pytest.approx(0.3, abs=0.02)
+    assert run(monkeypatch, tmp_path, "--out", out, *quick) == 0  # the scores themselves are as they were
+    assert "future_l1/teacher_agents" not in {row.diagnostic for row in Comparison.read(out).contrasts}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("pooled", "named as DIAGNOSTIC/VARIANT"), ("future_l2/pooled", "no diagnostic 'future_l2' (did you mean"),
+     ("future_l1/poled", "no variant 'poled' (did you mean 'pooled'?); there are: pooled"),
+     ("future_l1/pooled", "compared by that already")],
+)  # fmt: skip
+def test_a_variant_that_cannot_be_compared_by_is_refused(
+    name: str, words: str, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *files, "--variant", name, width=400) != 0
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (files[0] / "comparison").exists()
+
+
 def test_people_read_titles_and_everything_fits_eighty_columns(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

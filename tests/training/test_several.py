@@ -151,6 +151,28 @@ def test_a_run_without_room_is_finished_after_the_others_with_fewer_at_a_time(
         train_all(jobs, CPU, workers=1)
 
 
+class _Failing:
+    """An engine whose kernels say only that they failed."""
+
+    def __init__(self, settings: TrainSettings, device: torch.device) -> None:
+        self.stop = lambda: None
+
+    def run(self, out: Path, resume: bool, progress: object, go: object) -> None:
+        raise RuntimeError("Expected mha_graph.execute(...).is_good() to be true")
+
+
+@pytest.mark.parametrize(("free", "kind"), [(0.01, torch.OutOfMemoryError), (0.5, RuntimeError)])
+def test_what_fails_on_a_full_gpu_is_tried_again_with_more_room(
+    free: float, kind: type[Exception], settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(several, "Engine", _Failing)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free * 1e9), int(1e9)))
+    with pytest.raises(RuntimeError, match="mha_graph") as told:
+        several._train(Job(settings(method="auto_rgn"), tmp_path / "run"), "cuda")
+    assert type(told.value) is kind
+    assert several._no_room(told.value) == (free < 0.05)
+
+
 def test_a_signal_to_all_processes_lets_the_slowest_save(settings: Make, tmp_path: Path) -> None:
     jobs = [Job(settings(method="auto_rgn"), tmp_path / name) for name in ("quick", "slow")]
 

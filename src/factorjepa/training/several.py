@@ -37,6 +37,7 @@ from .settings import LAYOUT, TrainSettings
 log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between looks at the runs' records
+_SPARE = 0.05  # of a GPU's memory: with less left, whatever failed may have failed for lack of it
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,12 @@ def _train(job: Job, device: str, go: Mapping[str, str] | None = None) -> None:
             engine.stop()
 
     with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
-        engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go)
+        try:
+            engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go)
+        except RuntimeError as error:
+            if _no_room(error) or not _full(torch.device(device)):
+                raise
+            raise torch.OutOfMemoryError(f"{error} (on a GPU that is full)") from error
     if heard and _stop is not None:  # all are to save and end; dying now would break the pool under those that have not
         _stop.set()
     elif heard:  # it was meant for the runs after this one too
@@ -187,6 +193,14 @@ def _no_room(error: RuntimeError) -> bool:
     """Libraries under torch say it in their own words."""
     said = str(error).lower()
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
+
+
+def _full(device: torch.device) -> bool:
+    """Kernels that find no room for what they need besides their tensors say only that they failed."""
+    if device.type != "cuda":
+        return False
+    free, total = torch.cuda.mem_get_info(device)
+    return free < _SPARE * total
 
 
 def _updates_made(out: Path) -> int:

@@ -49,12 +49,16 @@ def compare(
         list[str] | None,
         typer.Option("--also", help="Two methods to compare as well, A:B for A over B; repeat. Exploratory."),
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="A variant to compare by as well, e.g. future_l1/teacher_agents; repeat."),
+    ] = None,
 ) -> None:
     """Compare methods: clustered intervals, paired contrasts, decisions adjusted for how many there are.
 
     Example:  [bold]factorjepa compare scores[/bold]
 
-    Example:  [bold]factorjepa compare scores --also lora:dora[/bold]
+    Example:  [bold]factorjepa compare scores --also lora:dora --variant future_l1/teacher_agents[/bold]
     """
     from ..adaptation import METHODS
     from ..report.provenance import corpus_of
@@ -62,9 +66,10 @@ def compare(
     from ..statistics import CompareSettings
     from ..statistics import compare as run
     from ..statistics.strata import strata_in, stratified, unmeasured
+    from ..statistics.variants import with_variants
     from ..storage import refuse_unwritable
 
-    joined = Scores.joined([Scores.read(path) for path in scores])
+    joined = with_variants(Scores.joined([Scores.read(path) for path in scores]), variant or ())
     out = out or (scores[0] if scores[0].is_dir() else scores[0].parent) / "comparison"
     refuse_unwritable(out)
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
@@ -79,7 +84,7 @@ def compare(
     found.write(out)
     titles = {name: info.title for name, info in joined.diagnostics.items()}
     for backbone in joined.values("backbone"):
-        _show(found, backbone, titles)
+        _show(found, backbone, titles, variant or ())
         for table in _strata(found, backbone, titles, {one.method: one.title for one in joined.runs}):
             console.print(table)
     if ranks := [row for row in found.ranks if joined.diagnostics[row.diagnostic].status == "primary"]:
@@ -99,8 +104,8 @@ def _asked(pair: str) -> Contrast:
     return Asked(f"{a} over {b}", a, b)
 
 
-def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
-    """The primary diagnostics only; everything else is in the files."""
+def _show(found: Comparison, backbone: str, titles: dict[str, str], variants: Sequence[str]) -> None:
+    """The primary diagnostics and the variants that were asked for; everything else is in the files."""
     from math import isfinite
 
     from ..statistics.contrasts import OURS
@@ -120,6 +125,10 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str]) -> None:
                 console.print(table)
     for steps in _explained(found, backbone, titles):
         console.print(steps)
+    for name in variants:
+        rows = [r for r in found.contrasts if r.backbone == backbone and r.diagnostic == name and isfinite(r.effect)]
+        if rows:
+            console.print(_by_variant(rows, f"{backbone}: {titles[name]}; positive favours the first", methods))
 
 
 def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
@@ -209,6 +218,20 @@ def _contrasts(rows: Sequence[ContrastRow], titles: Mapping[str, str], methods: 
                 f"{row.adjusted_p:.2g}" if row.adjustment else "", row.decision.partition(":")[0] + unstable,
             )  # fmt: skip
         yield table
+
+
+def _by_variant(rows: Sequence[ContrastRow], title: str, methods: Mapping[str, str]) -> Table:
+    """All contrasts by one variant."""
+    from ..statistics.verdict import brief
+
+    table = _table(title)
+    table.add_column("")
+    table.add_column("effect, 95 % interval", justify="right", width=15)
+    table.add_column("decision", max_width=24)
+    for row in rows:
+        said = f"{row.effect:+.4f}\n[dim]{row.low:+.4f} {row.high:+.4f}[/]"
+        table.add_row(escape(f"{methods[row.a]} over {methods[row.b]}"), said, brief(row.decision))
+    return table
 
 
 def _ranks(rows: Sequence[RankRow], titles: dict[str, str]) -> Table:

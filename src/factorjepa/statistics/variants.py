@@ -1,0 +1,50 @@
+"""A diagnostic's variant as a diagnostic of its own: the error on agents' tokens gets contrasts and decisions too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import ScoresError
+from ..scores import Scores
+from ..words import nearest
+from .measures import direction_of
+
+SEPARATOR = "/"  # future_l1/teacher_agents
+
+
+def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
+    """The same scores, and those of the `asked` variants, `DIAGNOSTIC/VARIANT`, under that name as companions.
+
+    They add to how many exploratory contrasts there are, and so to what each has to show.
+    """
+    diagnostics, tables = dict(scores.diagnostics), [scores.table]
+    for name in dict.fromkeys(asked):
+        diagnostic, slash, variant = name.partition(SEPARATOR)
+        info = scores.diagnostics.get(diagnostic)
+        if not (slash and variant):
+            raise ScoresError(f"{name}: a variant is named as DIAGNOSTIC/VARIANT, for example future_l1/teacher_agents")
+        if info is None:
+            known = scores.diagnostics
+            raise ScoresError(f"{name}: the scores hold no diagnostic {diagnostic!r}{nearest(diagnostic, known)}")
+        rows = scores.select(diagnostic=diagnostic)
+        variants = rows.values("variant")
+        if variant not in variants:
+            raise ScoresError(
+                f"{name}: {diagnostic} has no variant {variant!r}{nearest(variant, variants)}; there are: "
+                + ", ".join(variants)
+            )
+        if info.reduction != "mean" or variant == info.headline:
+            raise ScoresError(f"{name}: {info.title} is compared by that already, or by what is worked out of it")
+        table = rows.select(variant=variant).table
+        at = table.column_names.index("diagnostic")
+        named = pa.array([name] * table.num_rows).dictionary_encode()
+        tables.append(table.set_column(at, "diagnostic", pc.cast(named, table.schema.field(at).type)))
+        diagnostics[name] = dataclasses.replace(
+            info, name=name, title=f"{info.title}, {variant}", headline=variant, status="companion",
+            direction=direction_of(info, variant),
+        )  # fmt: skip
+    return Scores(pa.concat_tables(tables), diagnostics, scores.evaluator, scores.runs) if asked else scores

@@ -49,7 +49,7 @@ def table(ladders: list[dict[str, Any]]) -> str:
 
 
 def draw(ladders: list[dict[str, Any]], out: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharex=True, layout="constrained")
     height = 0.8 / len(STEPS)
     for place, (axis, where) in enumerate(zip(axes, PLACES, strict=True)):
         for number, (step, (words, colour)) in enumerate(STEPS.items()):
@@ -64,7 +64,8 @@ def draw(ladders: list[dict[str, Any]], out: Path) -> None:
         axis.set_title(where, loc="left", fontsize=10, fontweight="bold")
         axis.set_xlabel("each step takes off so many % of the query's L1")
         axis.spines[["top", "right", "left"]].set_visible(False)
-    axes[1].legend(frameon=False, fontsize=8, loc="lower right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=len(STEPS))
     figure.savefig(out, dpi=130)
 
 

@@ -104,6 +104,7 @@ def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
     by_variant = found["future_l1/teacher_agents"]
     assert (by_variant.decision, by_variant.family, by_variant.status) == ("better", "exploratory", "companion")
     assert by_variant.effect == pytest.approx(0.3, abs=0.02)
+    assert Comparison.read(out).settings["variants"] == ["future_l1/teacher_agents"]
     assert run(monkeypatch, tmp_path, "--out", out, *quick) == 0  # the scores themselves are as they were
     assert "future_l1/teacher_agents" not in {row.diagnostic for row in Comparison.read(out).contrasts}
 

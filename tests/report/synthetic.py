@@ -42,6 +42,9 @@ METHODS = {
 VARIANTS = {
     "factorjepa@slow": ("FactorJEPA @slow", "factorized", 0.9, 1_000_000),
     "factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000),
+    "factorjepa_chosen@look": ("FactorJEPA, chosen blocks @look", "ablation", 0.86, 77_500_000),
+    "auto_rgn@look": ("Auto-RGN @look", "generic", 0.92, 77_000_000),
+    "auto_rgn_views@look": ("Auto-RGN + views @look", "control", 0.91, 77_000_000),
     "shuffled_targets": ("FactorJEPA, shuffled targets", "ablation", 0.88, 77_500_000),
     "misaligned_targets": ("FactorJEPA, misaligned targets", "ablation", 0.95, 77_500_000),
 }

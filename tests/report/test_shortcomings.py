@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from factorjepa.report.answers import answers
 from factorjepa.report.cautions import Caution, cautions
 from factorjepa.report.curves import Run
+from factorjepa.report.making import make_report
 from factorjepa.report.material import Material
 from factorjepa.report.page import _folded
 from factorjepa.scores import Scores
@@ -22,6 +24,7 @@ from factorjepa.training.tuning import Tried
 
 from . import synthetic
 from .conftest import Make
+from .reading import read
 from .test_page import QUICK, SMALL, made
 
 
@@ -149,6 +152,25 @@ def test_a_variant_answers_where_factorjepa_itself_is_missing(tmp_path: Path) ->
     assert "FactorJEPA, both, chosen blocks, exploratory (BH)" in headline
     assert "over Auto-RGN" in headline
     assert "not testable" not in headline  # nothing is drawn of what is missing
+
+
+@pytest.mark.parametrize("baseline", ["auto_rgn_views@look", "auto_rgn@look"])
+def test_a_form_of_the_baseline_stands_in_where_that_was_not_evaluated_either(baseline: str, tmp_path: Path) -> None:
+    names = ("frozen", "lora", baseline, "factorjepa_chosen@look")
+    scores = synthetic.scores(methods=names, structure=False, gain=3.0)
+    page = made(tmp_path, scores)
+    over = next(run.title for run in scores.runs if run.method == baseline)
+    assert f"FactorJEPA itself was not evaluated. Variants of it over {over}, exploratory" in page.text
+    headline = page.text.split("Headline effects")[-1].split("Paired effects in units")[0]
+    assert f"over {over}" in headline
+    assert "not testable" not in headline
+
+
+def test_variants_stand_beside_the_baseline_that_has_their_settings(tmp_path: Path) -> None:
+    """Over one without them, what the settings give would pass for what factorization gives."""
+    names = ("auto_rgn_views", "auto_rgn_views@look", "factorjepa_chosen@look")
+    page = made(tmp_path, synthetic.scores(methods=names, structure=False, gain=3.0))
+    assert "Variants of it over Auto-RGN + views @look, exploratory" in page.text
 
 
 def test_what_several_variants_gain_is_one_sentence(tmp_path: Path) -> None:
@@ -324,3 +346,19 @@ def test_a_long_caution_shows_what_it_is_about_and_folds_the_rest() -> None:
     shown, _, rest = _folded(Caution("Unequal <lr>: may matter.", long)).partition("<details>")
     assert shown == "Unequal &lt;lr&gt;: may matter."
     assert "0.1 (A), 0.1 (A)" in rest
+
+
+def test_a_page_has_the_variants_that_were_compared_by_and_says_when_it_had_to_leave_them_out(tmp_path: Path) -> None:
+    scores = synthetic.scores(**SMALL, structure=False)
+    scores.write(tmp_path / "scores.parquet")
+    asked = dataclasses.replace(QUICK, variants=["mask_slope/hidden_0.9"])
+    compare(scores, asked).write(tmp_path / "comparison")
+    told = make_report(tmp_path)
+    assert not told.compared
+    assert "Mask-ratio slope, hidden_0.9" in read(told.page).text
+    (tmp_path / "comparison" / "comparison.json").touch()
+    os.utime(tmp_path / "scores.parquet", (2e9, 2e9))  # evaluated since
+    told = make_report(tmp_path)
+    assert told.compared
+    assert any("what --also and --variant had asked for is not in it" in note for note in told.notes)
+    assert "Mask-ratio slope, hidden_0.9" not in read(told.page).text

@@ -128,7 +128,7 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
     """Where FactorJEPA itself was not evaluated: variants of it over what it would be compared with, by title."""
     found: dict[str, list[ContrastRow]] = {material.title_of(method): [] for method in material.variants(backbone)}
     for row in _tested(material.contrasts(backbone)):
-        if row.b == BASELINE and material.title_of(row.a) in found:
+        if row.b == material.baseline(backbone) and material.title_of(row.a) in found:
             found[material.title_of(row.a)].append(row)
     return {title: rows for title, rows in found.items() if rows}
 
@@ -139,7 +139,7 @@ def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> 
     for title, rows in variants.items():
         alike.setdefault(_decisions(material, rows), []).append(quoted(title))
     said = [f"{listed(titles)} {'is' if len(titles) == 1 else 'are'} {words}" for words, titles in alike.items()]
-    ours, baseline = material.title_of(OURS), material.title_of(BASELINE)
+    ours, baseline = material.title_of(OURS), material.title_of(next(iter(variants.values()))[0].b)
     return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
 
 

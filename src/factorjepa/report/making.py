@@ -29,6 +29,7 @@ from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
 from ..statistics.strata import strata_in, stratified, unmeasured
+from ..statistics.variants import with_variants
 from ..statistics.verdict import RULE
 from ..storage import refuse_unwritable, write_text
 from ..training.tuning import TUNING, Tried, read_tried
@@ -72,6 +73,7 @@ def make_report(
     refuse_unwritable(folder)
     corpus = data or corpus_of(scores)
     comparison, compared, notes = _comparison(out, scores, corpus, settings, progress)
+    scores = _as_compared(scores, comparison)
     folders = _run_folders(out, runs)
     read, unreadable = _runs(folders)
     tried, undone = _tried(folders)
@@ -143,10 +145,11 @@ def _comparison(
         try:
             found = Comparison.read(folder)
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / SCORES).stat().st_mtime
-            if newer and _fits(found, scores):
+            if newer and _fits(found, _as_compared(scores, found)):
                 _add_strata(found, scores, corpus, folder)
                 return found, False, notes
-            notes.append(f"{folder}: was made from other scores or by an older rule and has been made again")
+            asked = "; what --also and --variant had asked for is not in it" if _asked(found) else ""
+            notes.append(f"{folder}: was made from other scores or by an older rule and has been made again{asked}")
         except ScoresError:
             notes.append(f"{folder}: could not be read and has been made again")
     catalogue = {name: method.title for name, method in METHODS.items()}
@@ -167,6 +170,15 @@ def _settings_of(found: Comparison) -> CompareSettings:
             if name in found.settings
         }
     )
+
+
+def _as_compared(scores: Scores, found: Comparison) -> Scores:
+    """With the variants that somebody asked for, which stand beside the diagnostics."""
+    return with_variants(scores, found.settings.get("variants", ()))
+
+
+def _asked(found: Comparison) -> bool:
+    return bool(found.settings.get("also") or found.settings.get("variants"))
 
 
 def _fits(found: Comparison, scores: Scores) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..adaptation import known
+from ..adaptation.controls import VIEWED
 from ..decoded import DecodedExample
 from ..examples import Example
 from ..rendering.gallery import column_order
@@ -20,7 +21,7 @@ from ..statistics import Comparison, ContrastRow, ScoreRow
 from ..statistics.contrasts import FROZEN, OURS
 from ..statistics.verdict import UNTESTABLE
 from ..training.tuning import Tried
-from ..words import AT, listed
+from ..words import AT, base_of, listed
 from .curves import Run
 from .provenance import Step
 
@@ -96,9 +97,26 @@ class Material:
         """Where FactorJEPA itself was not evaluated: its forms that were compared with the baseline instead."""
         if not self.absent(backbone, (OURS,)):
             return []
-        compared = (row.a for row in self.contrasts(backbone) if row.b == BASELINE and math.isfinite(row.effect))
-        forms = ((name, self.family(name)) for name in dict.fromkeys(compared))
-        return [name for name, family in forms if family == "ablation" or (family == "factorized" and AT in name)]
+        baseline = self.baseline(backbone)
+        return list(dict.fromkeys(row.a for row in self._of_forms(backbone) if row.b == baseline))
+
+    def baseline(self, backbone: str) -> str:
+        """Auto-RGN, or the form of it that variants of ours stand beside: with their settings, or at least with views.
+
+        Over one without what they share, that would pass for what factorization gives.
+        """
+        rows = self._of_forms(backbone)
+        compared, words = {row.b for row in rows}, {row.a.partition(AT)[2] for row in rows}
+        word = words.pop() if len(words) == 1 else ""
+        forms = [f"{base}{AT}{word}" for base in (BASELINE, VIEWED.name) if word]
+        forms += [BASELINE, VIEWED.name, *(name for name in self.order if base_of(name) in (BASELINE, VIEWED.name))]
+        return next((name for name in forms if name in compared), BASELINE)
+
+    def _of_forms(self, backbone: str) -> list[ContrastRow]:
+        """What was found of FactorJEPA's forms over others."""
+        families = {name: self.family(name) for name in self.methods(backbone)}
+        forms = {n for n, family in families.items() if family == "ablation" or (family == "factorized" and AT in n)}
+        return [row for row in self.contrasts(backbone) if row.a in forms and math.isfinite(row.effect)]
 
     def absent(self, backbone: str, methods: Sequence[str]) -> list[str]:
         """Those of the methods that were not evaluated."""
@@ -138,7 +156,7 @@ class Material:
     def few(self, backbone: str, most: int) -> list[str]:
         """The methods that a figure has room for: FactorJEPA, what it is compared with, then the best of the rest."""
         everyone = self.methods(backbone)
-        first = [OURS, "factorjepa_raw", BASELINE, FROZEN]
+        first = [OURS, "factorjepa_raw", self.baseline(backbone), FROZEN]
         chosen = [method for method in first if method in everyone][:most]
         headline = next(iter(self.primary), None)
         means = {row.method: row.mean for row in self.rows(backbone, headline)} if headline else {}

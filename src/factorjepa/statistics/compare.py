@@ -33,6 +33,7 @@ from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
 from .untested import untested
+from .variants import with_variants
 from .verdict import LEAST_CITIES, RULE, UNTESTABLE, decide, decide_as_the_paper, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
@@ -52,6 +53,7 @@ class CompareSettings:
     alternatives: Mapping[str, Sequence[str]] | None = None  # None: variants named alt/... and single horizons
     contrasts: Sequence[Contrast] | None = None  # None: the paper's and their extensions
     also: Sequence[Contrast] = ()  # beside those, unless they hold the two methods already, either way round
+    variants: Sequence[str] = ()  # DIAGNOSTIC/VARIANT: compared by as if they were diagnostics
     # How much trainings vary, in the interval that decides: what a pair's seeds say, helped by other methods' or alone.
     seed_variance: Literal["moderated", "own"] = "moderated"
 
@@ -64,6 +66,7 @@ def compare(
 ) -> Comparison:
     """Everything that appendix E asks for; deterministic for a seed. `catalogue` has titles of methods without runs."""
     settings = settings or CompareSettings()
+    scores = with_variants(scores, settings.variants)
     _check(scores, settings)
     backbones = scores.values("backbone")
     panels = [panel_of(scores, backbone, settings.common, catalogue) for backbone in backbones]

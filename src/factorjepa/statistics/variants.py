@@ -21,8 +21,9 @@ def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
 
     They add to how many exploratory contrasts there are, and so to what each has to show.
     """
+    asked = [name for name in dict.fromkeys(asked) if name not in scores.diagnostics]
     diagnostics, tables = dict(scores.diagnostics), [scores.table]
-    for name in dict.fromkeys(asked):
+    for name in asked:
         diagnostic, slash, variant = name.partition(SEPARATOR)
         info = scores.diagnostics.get(diagnostic)
         if not (slash and variant):

@@ -75,7 +75,7 @@ def compare(
     levels = strata_in(data or corpus_of(joined), joined, by, required=bool(data or by))
     settings = CompareSettings(
         replicates, seed, common=common, mixed="primary" if mixed else "none", seed_variance=seed_variance,
-        also=[_asked(pair) for pair in also or ()],
+        also=[_asked(pair) for pair in also or ()], variants=variant or (),
     )  # fmt: skip
     with counting("comparing", "diagnostic") as progress:
         found = run(joined, settings, progress, {name: method.title for name, method in METHODS.items()})

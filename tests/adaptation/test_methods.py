@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from factorjepa.backbones import build
 from factorjepa.cli import app
 from factorjepa.config import resolve
 from factorjepa.errors import TrainingError
+from factorjepa.study import StudySettings
 from factorjepa.training.settings import PRESET_OF, TrainSettings
 
 SMALL = {"depth": 4, "taps": (0, 1, 2, 3), "predictor_depth": 2}
@@ -214,7 +216,7 @@ def test_the_verbs_list_methods_and_count_budgets() -> None:
     some = runner.invoke(app, ["methods", "auto_rgn", "reference"], env={"COLUMNS": "200"})
     references = {name for name, method in METHODS.items() if method.family == "reference"}
     first = {line.split()[0] for line in some.output.splitlines() if line.strip()}
-    assert first & METHODS.keys() == references | {"auto_rgn", "auto_rgn_views", "auto_rgn_int"}
+    assert first & METHODS.keys() == references | {"auto_rgn", "auto_rgn_views", "auto_rgn_int", "auto_rgn_look"}
     none = runner.invoke(app, ["methods", "nothing_like_it"], env={"COLUMNS": "200"})
     assert none.exit_code == 1
     assert "families: reference, generic" in str(none.exception)
@@ -277,6 +279,15 @@ def test_views_alone_are_a_control_of_auto_rgn() -> None:
     assert viewed.reads_packets
     assert not viewed.reads_states
     assert not viewed.reads_targets
+
+
+def test_the_look_back_by_name_is_the_one_that_the_study_measured() -> None:
+    study = resolve(StudySettings, "chosen", ["methods=[auto_rgn_views@look]"])
+    measured = study.jobs(Path("data"), Path("runs"))[0].settings.resolved_method()
+    named = resolve(TrainSettings, "nano", data="-", method="auto_rgn_look").resolved_method()
+    told = {"name", "title", "why", "matched"}
+    assert named.predictor.recalled
+    assert {f.name for f in dataclasses.fields(named) if getattr(named, f.name) != getattr(measured, f.name)} == told
 
 
 class TestVariants:

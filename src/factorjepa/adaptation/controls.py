@@ -45,6 +45,14 @@ EDITED = dataclasses.replace(
     why="what being shown interventions gives, without states, targets and channels: FactorJEPA-INT's control",
     edits=INT.edits,
 )
+LOOKING = dataclasses.replace(
+    VIEWED,
+    name="auto_rgn_look",
+    title="Auto-RGN + views + look back",
+    why="what a wide look at the context's last frames adds: on nano more than all that is known about agents",
+    predictor=MonolithicOptions(recalled=True, recall_hidden=1330),  # as wide as docs/results/nano_look measured it
+    matched=False,
+)
 
 # A control has as many parameters as the form of FactorJEPA that it stands beside.
 _BESIDE = {"late": "factorjepa", "early": "factorjepa_early", "both": "factorjepa_both"}

@@ -14,7 +14,7 @@ from .ablations import ABLATIONS
 from .adapters import DORA, LORA
 from .autorgn import AUTO_RGN
 from .continual import CONTINUAL
-from .controls import CHOSEN, EDITED, EVERYTHING, GEOMETRY, PLAIN, SUPERVISED, VIEWED
+from .controls import CHOSEN, EDITED, EVERYTHING, GEOMETRY, LOOKING, PLAIN, SUPERVISED, VIEWED
 from .factor import DI_PLUS, FACTORJEPA, INT, RAW
 from .lpft import LPFT
 from .method import Method
@@ -25,7 +25,7 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         FROZEN, FULL, CONTINUAL, LPFT, *WISE, LORA, DORA, AUTO_RGN, RAW, FACTORJEPA, DI_PLUS, INT, PLAIN,
-        SUPERVISED, VIEWED, EDITED, *GEOMETRY, *EVERYTHING, *CHOSEN, *ABLATIONS,
+        SUPERVISED, VIEWED, EDITED, LOOKING, *GEOMETRY, *EVERYTHING, *CHOSEN, *ABLATIONS,
     )
 }  # fmt: skip
 

@@ -116,6 +116,7 @@ STEPS = (
     _RAW_CHOSEN,
     _CHOSEN,
     Step("stages and factor views alone, Auto-RGN's blocks", "auto_rgn_views", "auto_rgn"),
+    Step("a wide look back, given stages and views; Auto-RGN's blocks", "auto_rgn_look", "auto_rgn_views"),
     *_on_chosen_blocks("late states", "factorjepa_raw_chosen", "factorjepa_chosen", "_late_chosen"),
     Step(
         "a dense head that writes into the tokens, not into narrower queries; Auto-RGN's blocks",

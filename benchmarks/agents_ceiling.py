@@ -3,6 +3,8 @@
     factorjepa simulate streets --preset dense --clips 3000 --clips-per-source 3 --seed 11 "seconds=[6,7]" fps=4
     python benchmarks/agents_ceiling.py streets                                     # 64 px, one second ahead
     python benchmarks/agents_ceiling.py streets --size 128 --context 8 --clips 960  # finer tokens, two seconds
+    factorjepa targets streets --split train regions.kind=street                    # and what a teacher sees of them:
+    python benchmarks/agents_ceiling.py streets --packets streets/targets
 
 Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
 parameters; what a rung does not know is zero. No model that sees the context alone can know what the last two rungs do:
@@ -23,19 +25,24 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from factorjepa.corpus.access import Corpus, TrainingClips
+from factorjepa.corpus.manifest import Clip
 from factorjepa.corpus.shards import TRUTH, sidecar_path
 from factorjepa.diagnostics.tokens import SHARE
+from factorjepa.teacher.cache import PacketCache, Packets
+from factorjepa.teacher.states import GEOMETRY, object_states
 from factorjepa.video import frame_index
 from factorjepa.world import ClipTruth
 from look_back import Features, begun, features, learn
 from results import publish
 
-RUNGS = {
-    "nothing": "the query alone",
-    "own place": "what its own place last showed (the look back)",
-    "steady": "and every agent that is seen, exactly, going on at its true present velocity",
-    "moved": "and where each of them truly goes",
-    "seen": "and what is truly seen of every agent then, newcomers and occlusion included",
+RUNGS = {  # what a head is shown, and the rung that it is compared with
+    "nothing": ("the query alone", ""),
+    "own place": ("what its own place last showed (the look back)", "nothing"),
+    "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
+    "steady": ("instead every agent that is seen, exactly, going on at its true present velocity", "own place"),
+    "moved": ("and where each of them truly goes", "steady"),
+    "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
 _TUBELET = 2  # frames
 _HIDDEN, _REPLICATES = 512, 2000
@@ -43,18 +50,21 @@ _HIDDEN, _REPLICATES = 512, 2000
 Array = NDArray[np.float32]
 
 
+Covering = tuple[Array, NDArray[np.int64]]  # of one tubelet: the first two of
+
+
 class Agents(NamedTuple):
     """What is known of the agent that covers most of each future token, and of all of them there."""
 
     fields_t5: Array  # its share, everybody's share, how far it went since it was seen (2), 1 if it was seen at all
-    who_t: NDArray[np.int64]  # among those seen at the context's end; -1 for nobody
+    who_t: NDArray[np.int64]  # among those known at the context's end; -1 for nobody
+    last_An: Array  # what each of those covers in the last context frame
 
 
 class Street(NamedTuple):
-    """A clip's agents by rung, what each covers in the last context frame, and what all cover in the future."""
+    """A clip's agents by rung, and what all truly cover in the future."""
 
     rungs: dict[str, Agents]
-    last_An: Array
     covered_t: Array
 
 
@@ -71,7 +81,7 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int) -> Str
     velocity_A2 = truth.image_velocity[observed] / truth.size
     start, shown_at = _centres(truth, before), _centres(truth, [last])  # of tokens, and of the masks
     half = step * (_TUBELET - 1) / (2 * _TUBELET)  # from the middle of the last tubelet to its last frame
-    rungs: dict[str, list[Agents]] = {name: [] for name in ("steady", "moved", "seen")}
+    rungs: dict[str, list[Covering]] = {name: [] for name in ("steady", "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
         then = _centres(truth, frames)
@@ -89,10 +99,37 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int) -> Str
         shares_An = np.mean([_shares(masks_ASS, rows) for masks_ASS in masks_2ASS], 0)
         rungs["seen"].append(_most(shares_An, true_A2, everybody, known))
         covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
-    joined = {
-        name: Agents(*(np.concatenate(parts) for parts in zip(*found, strict=True))) for name, found in rungs.items()
-    }
-    return Street(joined, _shares(shapes_ASS, rows), np.concatenate(covered).astype(np.float32))
+    last_An = _shares(shapes_ASS, rows)
+    joined = {name: _joined(found, last_An) for name, found in rungs.items()}
+    return Street(joined, np.concatenate(covered).astype(np.float32))
+
+
+def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
+    """The agents that the teacher's tracks show, each by its mask when last seen, going on as it was seen to go."""
+    packet = packets.of(clip)
+    states = object_states(packets.collate([clip]).cells)
+    slots_A = states.slot_BN[states.valid_BN].numpy()
+    geometry_AG = states.geometry_BNG[states.valid_BN].numpy()
+    velocity_A2 = geometry_AG[:, [GEOMETRY.index("velocity_x"), GEOMETRY.index("velocity_y")]]  # a frame
+    unseen_A1 = geometry_AG[:, [GEOMETRY.index("gap")]] * states.context  # frames
+    seen_in = (states.context - 1 - np.rint(unseen_A1[:, 0])).astype(int).tolist()
+    agents = {(slot, frame): agent for agent, (slot, frame) in enumerate(zip(slots_A.tolist(), seen_in, strict=True))}
+    of_R = list(zip(packet.region_track.tolist(), packet.region_frame.tolist(), strict=True))
+    shapes_ASS = np.zeros((len(slots_A), int(packet.side), int(packet.side)), bool)
+    for region, where, mask in packet.region_masks(np.array([one in agents for one in of_R], bool)):
+        shapes_ASS[agents[of_R[region]]][where] |= mask
+    everybody = np.arange(len(slots_A))
+    found = []
+    for ahead in range(_TUBELET, packet.frames - states.context + 1, _TUBELET):
+        since_A1 = ahead - (_TUBELET - 1) / 2 + unseen_A1  # the mask is of a frame, a token of the tubelet's middle
+        shares_An = _shifted(shapes_ASS, velocity_A2 * since_A1, rows)
+        found.append(_most(shares_An, velocity_A2 * ahead, everybody, everybody))
+    return _joined(found, _shifted(shapes_ASS, velocity_A2 * unseen_A1, rows))
+
+
+def _joined(found: list[Covering], last_An: Array) -> Agents:
+    fields, who = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return Agents(fields, who, last_An)
 
 
 def _centres(truth: ClipTruth, frames: list[int]) -> dict[int, Array]:
@@ -123,18 +160,18 @@ def _shifted(masks_ASS: NDArray[np.bool_], by_A2: Array, rows: int) -> Array:
     return _shares(moved, rows)
 
 
-def _most(shares_An: Array, by_A2: Array, agents: NDArray[np.int64], known: NDArray[np.int64]) -> Agents:
+def _most(shares_An: Array, by_A2: Array, agents: NDArray[np.int64], known: NDArray[np.int64]) -> Covering:
     """Of the agent that covers most of each token; `by` is of `known` agents, which were seen at the context's end."""
     cells = shares_An.shape[1]
     if not len(agents):
-        return Agents(np.zeros((cells, 5), np.float32), np.full(cells, -1))
+        return np.zeros((cells, 5), np.float32), np.full(cells, -1)
     place = {agent: number for number, agent in enumerate(known.tolist())}
     at = np.array([place.get(agent, -1) for agent in agents.tolist()])
     most, share = shares_An.argmax(0), shares_An.max(0)
     who = np.where(share > 0, at[most], -1)
     by = np.concatenate((by_A2.reshape(-1, 2), np.zeros((1, 2))))[who]
     fields = np.stack((share, np.minimum(shares_An.sum(0), 1.0), by[:, 0], by[:, 1], who >= 0), 1)
-    return Agents(fields.astype(np.float32), who)
+    return fields.astype(np.float32), who
 
 
 def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
@@ -156,7 +193,7 @@ def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
         picture = F.pad(last_BnD[b].float(), (0, 1), value=1.0).T.reshape(1, dim + 1, rows, rows)
         from_t2 = place_t2 - fields_t5[:, 2:4]
         brought = F.grid_sample(picture, (2 * from_t2 - 1)[None, None], align_corners=False)[0, :, 0].T
-        cover_An = torch.from_numpy(one.last_An)
+        cover_An = torch.from_numpy(agents.last_An)
         looks_AD = cover_An @ last_BnD[b].float() / cover_An.sum(1, keepdim=True).clamp(min=1e-3)
         looks_tD = torch.cat((looks_AD, torch.zeros(1, dim)))[who_t]  # -1: nobody
         told[b, :, dim:] = torch.cat((brought * (who_t >= 0)[:, None], looks_tD, fields_t5), 1).half()
@@ -191,6 +228,14 @@ def of_clips(errors_Bt: Tensor, covered_Bt: Tensor) -> Array:
     return torch.stack((errors_Bt.mean(1), (errors_Bt * agents_Bt).sum(1) / agents_Bt.sum(1)), 1).numpy()
 
 
+def _packets(folder: Path, corpus: Path, most: int | None, context: int) -> Packets[TrainingClips]:
+    """Of the clips that `features` takes."""
+    clips, cache = Corpus.open(corpus).training(), PacketCache.open(folder)
+    if cache.settings.context != context:
+        raise SystemExit(f"{folder}: the teacher saw {cache.settings.context} frames: targets with context={context}")
+    return cache.packets(clips if most is None else clips.subset(most, 0))
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
@@ -200,17 +245,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--clips", type=int, help="of the training clips (default: all); a third of their streets is measured"
     )
+    parser.add_argument("--packets", type=Path, help="of a teacher that looked at the same windows: a rung of its own")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", type=int, nargs="+", default=[17, 29])
     asked = parser.parse_args(arguments)
     found, pretrained = features(asked.corpus, asked.size, asked.context, asked.clips, kept=3)
     side = round(found.levels.shape[2] ** 0.5)
+    packets = _packets(asked.packets, asked.corpus, asked.clips, asked.context) if asked.packets else None
     streets = []
     for clip, times in zip(found.clips, found.times.numpy(), strict=True):
         stored = asked.corpus / sidecar_path(clip.path, TRUTH)
         truth = ClipTruth.from_bytes(stored.read_bytes(), clip.clip_id)
         numbers = np.minimum(frame_index(times, truth.fps), truth.frames - 1).tolist()
         streets.append(street(truth, numbers, asked.context, side))
+        if packets is not None:
+            assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
+            streets[-1].rungs["taught"] = taught(packets, clip, side)
     check = ~found.training
     covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
     sources = [clip.source for clip, kept in zip(found.clips, check.tolist(), strict=True) if kept]
@@ -219,27 +269,29 @@ def main(arguments: list[str] | None = None) -> int:
         f"{asked.size} px, {asked.context} frames seen: {len(found.clips)} clips, {len(sources)} of them from "
         f"{len(set(sources))} streets to measure on, where agents cover {share:.1%}"
     )
-    print("| a head is shown | L1 | gain over the row above | on agents | gain there |\n|---|---|---|---|---|")
+    print("| a head is shown | L1 | gain | on agents | gain there |\n|---|---|---|---|---|")
     rungs: list[dict[str, Any]] = []
-    before_B2 = None
-    for rung, words in RUNGS.items():
+    all_B2: dict[str, Array] = {}
+    for rung, (words, before) in RUNGS.items():
+        if rung == "taught" and packets is None:
+            continue
         told = shown(found, streets, rung)
         seeds_nB2 = [of_clips(errors(found, told, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
         clips_B2 = np.mean(seeds_nB2, 0)
         row = {"rung": rung, "l1": np.nanmean(by_source(clips_B2, sources), 0).tolist()}
         row["seeds"] = [np.nanmean(by_source(one_B2, sources), 0).tolist() for one_B2 in seeds_nB2]
         cells = [f"{error:.4f}" for error in row["l1"]]
-        if before_B2 is None:
+        if not before:
             gains = ["", ""]
         else:
-            gains_S2 = by_source(before_B2 - clips_B2, sources)
+            gains_S2 = by_source(all_B2[before] - clips_B2, sources)
             row |= {"gain": np.nanmean(gains_S2, 0).tolist(), "interval": interval(gains_S2).T.tolist()}
             gains = [
                 f"{g:+.4f} [{low:+.4f}, {high:+.4f}]"
                 for g, (low, high) in zip(row["gain"], row["interval"], strict=True)
             ]
         print(f"| {words} | {cells[0]} | {gains[0]} | {cells[1]} | {gains[1]} |", flush=True)
-        before_B2 = clips_B2
+        all_B2[rung] = clips_B2
         rungs.append(row)
     figures = {
         "size": asked.size,

@@ -17,7 +17,8 @@ import matplotlib.pyplot as plt
 
 STEPS = {
     "own place": ("look back", "#9aa7b2"),
-    "steady": ("agents at constant velocity", "#c9503c"),
+    "taught": ("what the teacher sees of agents", "#e0a458"),
+    "steady": ("instead all agents, at constant velocity", "#c9503c"),
     "moved": ("where they truly go", "#2f6fb0"),
     "seen": ("what is truly seen of them", "#8fbbe3"),
 }
@@ -37,12 +38,17 @@ def name(ladder: dict[str, Any]) -> str:
     return f"{ladder['size']} px, {(16 - ladder['context']) / 4:g} s"
 
 
+def shared(ladders: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """The steps that every ladder has: that of a teacher may not have been asked for."""
+    return {step: about for step, about in STEPS.items() if all(step in gains(ladder, 0) for ladder in ladders)}
+
+
 def table(ladders: list[dict[str, Any]]) -> str:
     lines = [f"| | {' | '.join(map(name, ladders))} |", "|---" * (len(ladders) + 1) + "|"]
     for place, where in enumerate(PLACES):
         errors = [f"{ladder['rungs'][0]['l1'][place]:.4f}" for ladder in ladders]
         lines.append(f"| **{where}**: the query alone, L1 | {' | '.join(errors)} |")
-        for step, (words, _) in STEPS.items():
+        for step, (words, _) in shared(ladders).items():
             cells = ["{:+.2f} % [{:+.2f}, {:+.2f}]".format(*gains(ladder, place)[step]) for ladder in ladders]
             lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -50,11 +56,12 @@ def table(ladders: list[dict[str, Any]]) -> str:
 
 def draw(ladders: list[dict[str, Any]], out: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharex=True, layout="constrained")
-    height = 0.8 / len(STEPS)
+    steps = shared(ladders)
+    height = 0.8 / len(steps)
     for place, (axis, where) in enumerate(zip(axes, PLACES, strict=True)):
-        for number, (step, (words, colour)) in enumerate(STEPS.items()):
+        for number, (step, (words, colour)) in enumerate(steps.items()):
             found = [gains(ladder, place)[step] for ladder in ladders]
-            at = [row + (number - 1.5) * height for row in range(len(ladders))]
+            at = [row + (number - (len(steps) - 1) / 2) * height for row in range(len(ladders))]
             spread = [[gain - low for gain, low, _ in found], [high - gain for gain, _, high in found]]
             bars = {"xerr": spread, "error_kw": {"elinewidth": 1, "ecolor": "#444"}}
             axis.barh(at, [gain for gain, _, _ in found], height, color=colour, label=words, **bars)
@@ -65,7 +72,7 @@ def draw(ladders: list[dict[str, Any]], out: Path) -> None:
         axis.set_xlabel("each step takes off so many % of the query's L1")
         axis.spines[["top", "right", "left"]].set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=len(STEPS))
+    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=len(steps))
     figure.savefig(out, dpi=130)
 
 

@@ -42,9 +42,10 @@ sys.exit(1 if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(c
 def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
     """Let processes that are started within use the GPU together; gives whether a service was started for them.
 
-    They work without it too, in turn: where there is no service, or the GPU cannot be reached beside it, nothing
-    changes. A service that somebody else has set up is used as it is, and whoever sets CUDA_MPS_PIPE_DIRECTORY, even to
-    nothing, is left alone. The caller's own GPU work belongs outside: it would end with the service.
+    They work without it too, in turn: where there is no service, or the GPU cannot be reached beside it, only their
+    memory is held otherwise (`_growing_in_place`), as that of a single process is. A service that somebody else has set
+    up is used as it is, and whoever sets CUDA_MPS_PIPE_DIRECTORY, even to nothing, is left alone. With several
+    processes the caller's own GPU work belongs outside: it would end with the service.
     """
     with _growing_in_place(device), _through_a_service(device, processes) as started:
         yield started

@@ -7,6 +7,7 @@ is finished after them, with fewer at a time.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import gc
@@ -14,7 +15,7 @@ import json
 import logging
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -93,18 +94,23 @@ def train_all(
                     counted(len(crowded), "run"), counted(beside, "run"),
                 )  # fmt: skip
             left = crowded
-        go = _go(1)
-        for job in left:
-            try:
-                _train(job, str(device), go)
-            except RuntimeError as error:
-                if not _no_room(error):
-                    raise
-                raise TrainingError(
-                    f"{job.out}: does not fit into the GPU's memory even alone. Lower batch, and raise accumulate so "
-                    "that an update has as many clips; the run goes on from its last checkpoint"
-                ) from None
-            tell()
+        with shared_gpu(device, 1):
+            go = _go(1)
+            for job in left:
+                _train_alone(job, device, go)
+                tell()
+
+
+def _train_alone(job: Job, device: torch.device, go: Mapping[str, str]) -> None:
+    try:
+        _train(job, str(device), go)
+    except RuntimeError as error:
+        if not _no_room(error):
+            raise
+        raise TrainingError(
+            f"{job.out}: does not fit into the GPU's memory even alone ({str(error).splitlines()[0]}). Lower batch, "
+            "and raise accumulate so that an update has as many clips; the run goes on from its last checkpoint"
+        ) from error
 
 
 def side_by_side(
@@ -170,19 +176,15 @@ def _go(at_a_time: int) -> dict[str, str]:
 def _train(job: Job, device: str, go: Mapping[str, str] | None = None) -> None:
     gc.collect()
     torch.cuda.empty_cache()  # what this process's last run held is room for the others; nothing without a GPU
-    engine = Engine(job.settings, torch.device(device))
+    with _told_where_full(torch.device(device)):
+        engine = Engine(job.settings, torch.device(device))
 
-    def look(step: int, steps: int, text: str) -> None:
-        if _stop is not None and _stop.is_set():
-            engine.stop()
+        def look(step: int, steps: int, text: str) -> None:
+            if _stop is not None and _stop.is_set():
+                engine.stop()
 
-    with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
-        try:
+        with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
             engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go)
-        except RuntimeError as error:
-            if _no_room(error) or not _full(torch.device(device)):
-                raise
-            raise torch.OutOfMemoryError(f"{error} (on a GPU that is full)") from error
     if heard and _stop is not None:  # all are to save and end; dying now would break the pool under those that have not
         _stop.set()
     elif heard:  # it was meant for the runs after this one too
@@ -195,11 +197,28 @@ def _no_room(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
 
 
+@contextlib.contextmanager
+def _told_where_full(device: torch.device) -> Iterator[None]:
+    """Beside others, whatever fails on a full GPU may have failed for lack of room: it is tried again with more.
+
+    Kernels that find no room for what they need besides their tensors say only that they failed. Alone, an error is
+    what it says: a true fault shows then.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if _stop is None or _no_room(error) or not _full(device):
+            raise
+        raise torch.OutOfMemoryError(f"{error} (on a GPU that is full)") from error
+
+
 def _full(device: torch.device) -> bool:
-    """Kernels that find no room for what they need besides their tensors say only that they failed."""
     if device.type != "cuda":
         return False
-    free, total = torch.cuda.mem_get_info(device)
+    try:
+        free, total = torch.cuda.mem_get_info(device)
+    except RuntimeError:  # a broken device says so of everything: the first error is the one to tell
+        return False
     return free < _SPARE * total
 
 

@@ -16,6 +16,7 @@ from pydantic import Field
 from factorjepa.config import Settings, dump, preset_folder, preset_names, preset_path, resolve
 from factorjepa.corpus.simulated import SimulationPlan
 from factorjepa.errors import ConfigError
+from factorjepa.rendering.settings import DecodeSettings
 from factorjepa.teacher.settings import TeacherSettings
 from factorjepa.training.settings import TrainSettings
 from factorjepa.world import WorldSettings
@@ -87,6 +88,12 @@ class TestErrors:
         text = refusal("targets.width=64", model=TeacherSettings, preset=tmp_path / "short.yaml")
         assert text.startswith(f"Found 1 error in {tmp_path}")
         assert "context 3 is longer" in text
+
+    def test_of_a_section_as_a_whole_are_the_command_lines_where_there_is_no_preset(self) -> None:
+        terms = ("pixel", "perceptual", "structure", "motion", "regularisation")
+        text = refusal("data=here", *(f"losses.{term}=0" for term in terms), model=DecodeSettings)
+        assert text.startswith("Found 1 error in what was given as key=value:")
+        assert "every term of the objective is disabled" in text
 
     def test_a_key_one_level_off_says_where_it_belongs(self) -> None:
         class Study(Settings):

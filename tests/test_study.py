@@ -86,6 +86,12 @@ def test_weights_are_missed_or_refused_before_the_study_begins() -> None:
         study("preset=small", f"training.weights={packaged_weights('nano')}").check()
 
 
+@pytest.mark.parametrize("window", ["size=96", "context=8", "fps=2", "frames=24"])
+def test_the_packaged_decoder_draws_only_windows_that_it_has_met(window: str) -> None:
+    assert study("decoder=auto", "training.size=128", preset="demo").draws() == "packaged"
+    assert study("decoder=auto", f"training.{window}", preset="demo").draws() == "train"
+
+
 def test_a_corpus_that_is_there_stands_in_for_a_simulated_one(tmp_path: Path) -> None:
     assert study().corpus(tmp_path) == tmp_path / "dense"
     assert study("data=study/dense").corpus(tmp_path) == Path("study/dense")
@@ -205,6 +211,19 @@ def test_streets_that_nothing_could_be_concluded_from_are_refused_before_they_ar
     study(f"clips={enough}", "clips_per_source=5", "shares=[0.8, 0.1, 0.1]").check_plan()
     for preset in ("demo", "study"):
         study(preset=preset).check_plan()
+
+
+@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize(("shares", "split"), [("[0.9, 0.1, 0.0]", "test"), ("[0.9, 0.0, 0.1]", "validation")])
+def test_a_split_without_a_share_is_not_given_clips_by_more_of_them(shares: str, split: str, compared: bool) -> None:
+    with pytest.raises(ConfigError, match=rf"no {split} clips, .*Give {split} a share: shares=.*") as told:
+        study("clips=100", f"shares={shares}").check_plan(compared)
+    assert "clips=100 gives" not in str(told.value)
+
+
+def test_a_split_that_is_needed_twice_is_told_once() -> None:
+    with pytest.raises(ConfigError, match="leave no validation clips"):
+        study("clips=100", "shares=[0.9, 0.0, 0.1]", "split=validation").check_plan()
 
 
 def test_streets_that_leave_a_split_empty_are_refused_wherever_the_study_stops(tmp_path: Path) -> None:

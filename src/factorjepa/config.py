@@ -58,8 +58,12 @@ def _blamed(error: ValidationError, preset: str | Path | None, overrides: Sequen
     """Where whoever made the mistakes is to look."""
     given = [override.partition("=")[0].strip().split(".") for override in overrides]
     places = [[str(part) for part in problem["loc"]] for problem in error.errors()]
-    whole: list[list[str]] = [] if preset else [[]]  # what is wrong with a section as a whole may be the preset's
-    if all(place in whole or any(place[: len(key)] == key for key in given) for place in places):
+
+    def theirs(place: list[str], key: list[str]) -> bool:
+        """Whether the mistake is in what was given there; one of a section as a whole may be the preset's."""
+        return place[: len(key)] == key or (preset is None and key[: len(place)] == place)
+
+    if all(any(theirs(place, key) for key in given) for place in places):
         return "what was given as key=value"
     return str(preset) if preset else "the configuration"
 

@@ -203,8 +203,12 @@ class StudySettings(Settings):
         streets = f"clips: {self.clips} in streets of {self.clips_per_source} leave"
         enough = enough_clips(plan, measured if compared else None)
         needed = (Split.TRAIN, Split.VALIDATION, measured)
-        if lacks := [str(split) for split in needed if not given[split]]:
-            more = f"clips={enough} gives every split some" if enough else "set more clips, or other shares"
+        if lacks := [str(split) for split in dict.fromkeys(needed) if not given[split]]:
+            shared = dict(zip((Split.TRAIN, Split.VALIDATION, Split.TEST), self.shares, strict=True))
+            if none := [str(split) for split in dict.fromkeys(needed) if shared.get(split) == 0]:
+                more = f"Give {listed(none)} a share: shares={list(self.shares)} are of train, validation and test"
+            else:
+                more = f"clips={enough} gives every split some" if enough else "set more clips, or other shares"
             raise ConfigError(f"{streets} no {listed(lacks)} clips, which every run needs. {more}")
         if compared and given[measured] < 2:
             more = f"clips={enough} gives them two" if enough else "set more clips, or other shares"
@@ -227,13 +231,16 @@ class StudySettings(Settings):
                 )
 
     def draws(self) -> Literal["packaged", "train", "none"]:
-        """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone at their size."""
+        """Who draws: of `auto`, the packaged decoder where it has met the runs' backbone and such windows."""
         settings = self.decode_settings(Path())
         if self.decoder != "auto":
             return self.decoder
         known = settings.weights is None and packaged_weights(f"{settings.arch}.decoder") is not None
-        met = load_decoder(None, settings.arch).contract["settings"]["sizes"] if known else []
-        return "packaged" if set(settings.sizes) <= set(met) else "train"
+        if not known:
+            return "train"
+        stored = load_decoder(None, settings.arch)
+        strange = any(stored.never_met(settings.window(size), settings.context) for size in settings.sizes)
+        return "train" if strange else "packaged"
 
     def decode_settings(self, data: Path) -> DecodeSettings:
         """Of a decoder for the runs' backbone at the size that they see."""

@@ -11,8 +11,10 @@ import pytest
 from rich.console import Console
 
 from factorjepa.cli import main
+from factorjepa.errors import ScoresError
 from factorjepa.scores import Scores
 from factorjepa.statistics import Comparison
+from factorjepa.statistics.variants import with_variants
 from factorjepa.terminal import console
 from factorjepa.verbs.diagnostics import _remarks, _summary
 
@@ -111,7 +113,8 @@ def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("pooled", "named as DIAGNOSTIC/VARIANT"), ("future_l2/pooled", "no diagnostic 'future_l2' (did you mean"),
+    [("future_l1", "named as DIAGNOSTIC/VARIANT"), ("pooled", "named as DIAGNOSTIC/VARIANT"),
+     ("future_l2/pooled", "no diagnostic 'future_l2' (did you mean"),
      ("future_l1/poled", "no variant 'poled' (did you mean 'pooled'?); there are: pooled"),
      ("future_l1/pooled", "compared by that already")],
 )  # fmt: skip
@@ -121,6 +124,13 @@ def test_a_variant_that_cannot_be_compared_by_is_refused(
     assert run(monkeypatch, *files, "--variant", name, width=400) != 0
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (files[0] / "comparison").exists()
+
+
+@pytest.mark.parametrize("variant", ["magnitude", "chance", "reversed", "denominator"])
+def test_a_method_is_not_called_better_for_more_of_what_is_told_beside_a_score(variant: str) -> None:
+    scores = scores_of(rows_of({"frozen": 0.5, "auto_rgn": 0.3}, variants=["pooled", variant]))
+    with pytest.raises(ScoresError, match=f"of {variant} neither more nor less is better"):
+        with_variants(scores, [f"future_l1/{variant}"])
 
 
 def test_people_read_titles_and_everything_fits_eighty_columns(

@@ -114,6 +114,16 @@ def test_scores_of_another_run_of_the_same_name_are_not_replaced(
     with pytest.raises(DiagnosticsError, match=f"ours and {theirs} are both full with seed .* --method full@other"):
         evaluate([theirs], out, settings, CPU)
     assert Scores.read(out / "scores.parquet").table.equals(before.table)
+    about = next((out / "parts").glob("*.json"))
+    about.write_text(json.dumps({"weights": "before", "run": str(ours)}))  # as it was told before
+    with pytest.raises(DiagnosticsError, match="are both full"):
+        evaluate([theirs], out, settings, CPU)
+    elsewhere = tmp_path / "deep" / "below"
+    elsewhere.parent.mkdir()
+    elsewhere.symlink_to(out)
+    monkeypatch.chdir(tmp_path / "deep")
+    with pytest.raises(DiagnosticsError, match=rf"\.\./ours and {theirs} are both full"):
+        evaluate([theirs], Path("below"), settings, CPU)
     monkeypatch.chdir(ours)
     again = evaluate([Path(".")], Path("../out"), settings, CPU)  # the same folder, trained anew
     assert not again.again

@@ -42,8 +42,11 @@ METHODS = {
 VARIANTS = {
     "factorjepa@slow": ("FactorJEPA @slow", "factorized", 0.9, 1_000_000),
     "factorjepa_both_chosen": ("FactorJEPA, both, chosen blocks", "ablation", 0.86, 77_500_000),
+    "factorjepa_chosen": ("FactorJEPA, chosen blocks", "ablation", 0.87, 77_500_000),
     "factorjepa_chosen@look": ("FactorJEPA, chosen blocks @look", "ablation", 0.86, 77_500_000),
     "auto_rgn@look": ("Auto-RGN @look", "generic", 0.92, 77_000_000),
+    "auto_rgn_look": ("Auto-RGN + views + look back", "control", 0.91, 77_000_000),
+    "auto_rgn_views": ("Auto-RGN + views", "control", 0.915, 77_000_000),
     "auto_rgn_views@look": ("Auto-RGN + views @look", "control", 0.91, 77_000_000),
     "shuffled_targets": ("FactorJEPA, shuffled targets", "ablation", 0.88, 77_500_000),
     "misaligned_targets": ("FactorJEPA, misaligned targets", "ablation", 0.95, 77_500_000),
@@ -126,11 +129,16 @@ def scores(
     infos = (*PRIMARY, *OTHERS, LEAKAGE, DEPTH) if structure else (*PRIMARY, *OTHERS)
     runs = [
         RunInfo(b, m, s, (titles or {}).get(m, known[m][0]), known[m][1], known[m][3], f"{m}-{s}",
-                f"method: {m}\nseed: {s}\nupdates: {step}\n", step, 3600.0 if known[m][3] else None)
+                config_of(m, s, step), step, 3600.0 if known[m][3] else None)
         for b in backbones for m in known for s in (seeds if known[m][3] else seeds[:1])
     ]  # fmt: skip
     evaluator = {"split": "test", "version": "0.1.0"}
     return Scores.of_rows(rows, {info.name: info for info in infos}, evaluator, runs)
+
+
+def config_of(method: str, seed: int, updates: int) -> str:
+    looks_back = "predictor: {recalled: true}\n" if method.endswith("@look") else ""
+    return f"method: {method}\nseed: {seed}\nupdates: {updates}\n{looks_back}"
 
 
 def structure_rows(backbone: str, method: str, seed: int, put: Any, generator: np.random.Generator, count: int) -> None:

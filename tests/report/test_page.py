@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from factorjepa import commands
@@ -28,6 +29,7 @@ from factorjepa.report.material import Material
 from factorjepa.report.tables import contrast_table
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
+from factorjepa.statistics.contrasts import Contrast
 from factorjepa.training.run import RunDirectory
 
 from . import synthetic
@@ -147,6 +149,26 @@ def test_a_comparison_of_other_scores_is_made_again_and_said(tmp_path: Path) -> 
     again = make_report(tmp_path)
     assert again.compared
     assert any("made again" in note for note in again.notes)
+
+
+def test_what_a_comparison_was_asked_for_is_asked_again_where_the_scores_still_hold_it(tmp_path: Path) -> None:
+    before = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "lora", "full"), structure=False)
+    before.write(tmp_path / "scores.parquet")
+    asked = [Contrast(f"{a} over {b}", a, b) for a, b in (("lora", "auto_rgn"), ("full", "auto_rgn"))]
+    variants = ["future_l1/agents", "future_l1/interacting"]
+    settings = CompareSettings(replicates=300, mixed="none", also=asked, variants=variants)
+    compare(before, settings).write(tmp_path / "comparison")
+    assert not make_report(tmp_path).compared
+    after = synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "lora"), structure=False, random=1)
+    kept = after.table.filter(pc.not_equal(pc.cast(after.table["variant"], "string"), "interacting"))
+    Scores(kept, after.diagnostics, after.evaluator, after.runs).write(tmp_path / "scores.parquet")
+    again = make_report(tmp_path)
+    assert again.compared
+    assert any("without full over auto_rgn and future_l1/interacting, which" in note for note in again.notes)
+    found = Comparison.read(tmp_path / "comparison")
+    assert (found.settings["replicates"], found.settings["mixed"]) == (300, "none")
+    assert found.settings["variants"] == ["future_l1/agents"]
+    assert [one["a"] for one in found.settings["also"]] == ["lora"]
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,9 @@ def test_where_the_best_checkpoint_was_deleted_the_last_one_is_taken(
         shutil.rmtree(tmp_path / "run" / CHECKPOINTS / "step-000001")
         assert best_step(run) == 2
         assert "best checkpoint is gone" in caplog.text
-        assert run.weights()["a"].tolist() == [2.0]
+        assert run.weights("last")["a"].tolist() == [2.0]
+        with pytest.raises(TrainingError, match="its best checkpoint was deleted"):  # whoever asks for no other
+            run.weights()
 
 
 def test_checkpoints_of_before_the_seal_are_read(tmp_path: Path) -> None:

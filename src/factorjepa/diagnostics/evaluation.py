@@ -335,15 +335,15 @@ def _refuse_taken(out: Path, entries: Sequence[Entry]) -> None:
         path, about = _part(out, entry.name)
         try:
             told = json.loads(about.read_text(encoding="utf-8"))
-            elsewhere = told["folder"] != _folder(out, entry)  # absent in parts of before: they are replaced
+            other = run_told(out, told)
+            elsewhere = other.resolve() != entry.run.folder.resolve()
             taken = elsewhere and path.is_file() and told["weights"] != entry.digest()
         except (OSError, ValueError, KeyError, TypeError, FactorJEPAError):  # no part, or no run: told where it is read
             continue
         if taken:
-            other = os.path.relpath(out / told["folder"])
             raise DiagnosticsError(
-                f"{_indistinct(other, entry)}. {out} holds scores of the first: choose another --out, or delete {path} "
-                "to replace them"
+                f"{_indistinct(os.path.relpath(other), entry)}. {out} holds scores of the first: choose another --out, "
+                f"or delete {path} to replace them"
             )
 
 
@@ -405,6 +405,11 @@ def _write(out: Path, entry: Entry, digest: str, part: Scores) -> None:
 def _folder(out: Path, entry: Entry) -> str:
     """Where the run lies from the scores: the same wherever both are moved to, and from wherever one asks."""
     return os.path.relpath(entry.run.folder.resolve(), out.resolve())
+
+
+def run_told(out: Path, told: Mapping[str, Any]) -> Path:
+    """The run's folder, by what a part of the scores in `out` tells; parts of before had it as somebody typed it."""
+    return Path(os.path.normpath(out.resolve() / told["folder"])) if "folder" in told else Path(told["run"])
 
 
 def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]:

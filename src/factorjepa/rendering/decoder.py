@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..backbones.packaged import packaged_weights
+from ..corpus.windows import WindowSpec
 from ..decoded import DECODER
 from ..errors import RenderingError
 from ..storage import write_atomic
@@ -104,6 +105,29 @@ class StoredDecoder:
     @property
     def name(self) -> str:
         return f"{self.decoder.settings.kind} for {self.decoder.latents.arch}"
+
+    def never_met(self, window: WindowSpec, context: int) -> str:
+        """What its training had not of such a window, in words; nothing where it had all or nobody knows."""
+        known = self.contract.get("settings", {})
+        sizes = known.get("sizes", [window.size])
+        met = tuple(known.get(name, now) for name, now in zip(_SPAN, _span(window, context), strict=True))
+        strange = []
+        if window.size not in sizes:
+            strange.append(f"{window.size} px (it was trained at {', '.join(map(str, sizes))})")
+        if met != _span(window, context):
+            strange.append(f"{_in_words(*_span(window, context))} (it was trained on {_in_words(*met)})")
+        return " and ".join(strange)
+
+
+_SPAN = ("frames", "fps", "context")
+
+
+def _span(window: WindowSpec, context: int) -> tuple[int, float, int]:
+    return window.frames, window.fps, context
+
+
+def _in_words(frames: int, fps: float, context: int) -> str:
+    return f"{frames - context} frames after {context} at {fps:g} fps"
 
 
 def save_decoder(path: Path, decoder: Decoder, contract: dict[str, Any], dtype: torch.dtype | None = None) -> Path:

@@ -127,17 +127,15 @@ def _backbone_and_corpus(runs: Sequence[Path], data: Path | None, targets: Path 
 
 
 def check_fits(studio: Studio, looking: Looking, evaluator: Evaluator) -> None:
-    """Tokens of another encoder are refused; of another size a decoder draws, but not as well as those it has met."""
-    named, size = str(looking.decoder or "the packaged decoder"), evaluator.conditions.window.size
+    """Tokens of another encoder are refused; of windows it has not met a decoder draws, but not as well."""
+    named = str(looking.decoder or "the packaged decoder")
     refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
-    met = studio.stored.contract.get("settings", {}).get("sizes", [size])
-    if size not in met:
+    if strange := studio.stored.never_met(evaluator.conditions.window, evaluator.conditions.context):
         log.warning(
-            "%s was trained at %s px and these runs see %d px: its pictures, the oracle's too, will be poorer; train a "
-            "decoder at that size with `factorjepa decode train`",
+            "%s has never met %s: its pictures, the oracle's too, will be poorer; train a decoder for these runs with "
+            "`factorjepa decode train`",
             studio.stored.name,
-            ", ".join(map(str, met)),
-            size,
+            strange,
         )
 
 

@@ -126,21 +126,24 @@ def _others(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
 
 def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
     """Where FactorJEPA itself was not evaluated: variants of it over what it would be compared with, by title."""
-    found: dict[str, list[ContrastRow]] = {material.title_of(method): [] for method in material.variants(backbone)}
+    beside = material.variants(backbone)
+    found: dict[str, list[ContrastRow]] = {material.title_of(method): [] for method in beside}
     for row in _tested(material.contrasts(backbone)):
-        if row.b == material.baseline(backbone) and material.title_of(row.a) in found:
+        if beside.get(row.a) == row.b:
             found[material.title_of(row.a)].append(row)
     return {title: rows for title, rows in found.items() if rows}
 
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
     """What all of them say, so that none is picked for what it says."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[str, dict[str, list[str]]] = {}
     for title, rows in variants.items():
-        alike.setdefault(_decisions(material, rows), []).append(quoted(title))
-    said = [f"{listed(titles)} {'is' if len(titles) == 1 else 'are'} {words}" for words, titles in alike.items()]
-    ours, baseline = material.title_of(OURS), material.title_of(next(iter(variants.values()))[0].b)
-    return f"{ours} itself was not evaluated. Variants of it over {baseline}, exploratory: {'. '.join(said)}."
+        alike.setdefault(rows[0].b, {}).setdefault(_decisions(material, rows), []).append(quoted(title))
+    said = [f"{material.title_of(OURS)} itself was not evaluated."]
+    for baseline, decided_so in alike.items():
+        those = [f"{listed(who)} {'is' if len(who) == 1 else 'are'} {words}" for words, who in decided_so.items()]
+        said.append(f"Variants of it over {material.title_of(baseline)}, exploratory: {'. '.join(those)}.")
+    return " ".join(said)
 
 
 def _beside_controls(material: Material, backbone: str, variants: dict[str, list[ContrastRow]]) -> list[str]:

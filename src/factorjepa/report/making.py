@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -23,16 +24,19 @@ from ..adaptation import METHODS
 from ..corpus.composition import Composition, compose
 from ..corpus.manifest import Manifest
 from ..decoded import FOLDER
+from ..diagnostics.evaluation import run_told
 from ..errors import FactorJEPAError, ReportError, ScoresError, TrainingError
 from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
 from ..statistics.comparison import FILE
+from ..statistics.contrasts import Contrast
 from ..statistics.strata import strata_in, stratified, unmeasured
 from ..statistics.variants import with_variants
 from ..statistics.verdict import RULE
 from ..storage import refuse_unwritable, write_text
 from ..training.tuning import TUNING, Tried, read_tried
+from ..words import listed
 from .curves import Run
 from .decoded import SCORES, read_futures, refuse_other_clips
 from .material import Decoded, Material, Statement
@@ -145,11 +149,12 @@ def _comparison(
         try:
             found = Comparison.read(folder)
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / SCORES).stat().st_mtime
-            if newer and _fits(found, _as_compared(scores, found)):
+            if newer and _fits(found, scores):
                 _add_strata(found, scores, corpus, folder)
                 return found, False, notes
-            asked = "; what --also and --variant had asked for is not in it" if _asked(found) else ""
-            notes.append(f"{folder}: was made from other scores or by an older rule and has been made again{asked}")
+            settings, lost = _settings_for(found, scores)
+            without = f" without {listed(lost)}, which the scores no longer hold" if lost else ""
+            notes.append(f"{folder}: was made from other scores or by an older rule and has been made again{without}")
         except ScoresError:
             notes.append(f"{folder}: could not be read and has been made again")
     catalogue = {name: method.title for name, method in METHODS.items()}
@@ -161,15 +166,30 @@ def _comparison(
     return Comparison.read(folder), True, notes
 
 
+_KEPT = ("replicates", "seed", "confidence", "alpha", "common", "mixed", "seed_variance")
+
+
 def _settings_of(found: Comparison) -> CompareSettings:
     """How its intervals were made."""
-    return CompareSettings(
-        **{
-            name: found.settings[name]
-            for name in ("replicates", "seed", "confidence", "common")
-            if name in found.settings
-        }
-    )
+    return CompareSettings(**{name: found.settings[name] for name in _KEPT if name in found.settings})
+
+
+def _settings_for(found: Comparison, scores: Scores) -> tuple[CompareSettings, list[str]]:
+    """What it was asked for, of these scores; and what of that they no longer hold."""
+    methods, lost = scores.values("method"), []
+    also, variants = [], []
+    for pair in (Contrast(**one) for one in found.settings.get("also", ())):
+        if {pair.a, pair.b} <= {*methods}:
+            also.append(pair)
+        else:
+            lost.append(pair.name)
+    for name in found.settings.get("variants", ()):
+        try:
+            with_variants(scores, [name])
+            variants.append(name)
+        except ScoresError:
+            lost.append(name)
+    return dataclasses.replace(_settings_of(found), also=also, variants=variants), lost
 
 
 def _as_compared(scores: Scores, found: Comparison) -> Scores:
@@ -177,14 +197,13 @@ def _as_compared(scores: Scores, found: Comparison) -> Scores:
     return with_variants(scores, found.settings.get("variants", ()))
 
 
-def _asked(found: Comparison) -> bool:
-    return bool(found.settings.get("also") or found.settings.get("variants"))
-
-
 def _fits(found: Comparison, scores: Scores) -> bool:
     there = {(row.backbone, row.method) for row in found.scores}
     here = {(run.backbone, run.method) for run in scores.runs}
-    same = {row.diagnostic for row in found.scores} <= scores.diagnostics.keys()
+    try:
+        same = {row.diagnostic for row in found.scores} <= _as_compared(scores, found).diagnostics.keys()
+    except ScoresError:  # a variant that they no longer hold
+        return False
     by_today = found.settings.get("decided_by") == RULE
     return found.evaluator == scores.evaluator and same and there == here and by_today
 
@@ -196,7 +215,7 @@ def _run_folders(out: Path, named: Sequence[Path] | None) -> list[Path]:
     told = []
     for about in sorted((Path(out) / "parts").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # then it is drawn when named
-            told.append(Path(json.loads(about.read_text(encoding="utf-8"))["run"]))
+            told.append(run_told(Path(out), json.loads(about.read_text(encoding="utf-8"))))
     return [folder for folder in told if folder.is_dir()] or sorted(
         config.parent for config in (Path(out) / "runs").glob("*/config.yaml")
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..adaptation import known
-from ..adaptation.controls import VIEWED
+from ..adaptation.controls import LOOKING, VIEWED
 from ..decoded import DecodedExample
 from ..examples import Example
 from ..rendering.gallery import column_order
@@ -23,7 +23,7 @@ from ..statistics.verdict import UNTESTABLE
 from ..training.tuning import Tried
 from ..words import AT, base_of, listed
 from .curves import Run
-from .provenance import Step
+from .provenance import Step, settings_of
 
 T = TypeVar("T")
 FAMILIES = ("reference", "generic", "control", "factorized", "ablation")
@@ -93,24 +93,30 @@ class Material:
         unmeasured = known(method)
         return unmeasured.title if unmeasured is not None else method
 
-    def variants(self, backbone: str) -> list[str]:
-        """Where FactorJEPA itself was not evaluated: its forms that were compared with the baseline instead."""
+    def variants(self, backbone: str) -> dict[str, str]:
+        """Where FactorJEPA itself was not evaluated: its forms, and the form of Auto-RGN that each stands beside."""
         if not self.absent(backbone, (OURS,)):
-            return []
-        baseline = self.baseline(backbone)
-        return list(dict.fromkeys(row.a for row in self._of_forms(backbone) if row.b == baseline))
+            return {}
+        compared: dict[str, set[str]] = {}
+        for row in self._of_forms(backbone):
+            compared.setdefault(row.a, set()).add(row.b)
+        found = {form: self._beside(form, others) for form, others in compared.items()}
+        return {form: other for form, other in found.items() if other is not None}
 
-    def baseline(self, backbone: str) -> str:
-        """Auto-RGN, or the form of it that variants of ours stand beside: with their settings, or at least with views.
+    def _beside(self, form: str, compared: Collection[str]) -> str | None:
+        """Auto-RGN, of those that a form of FactorJEPA was compared with: with its settings, or at least with views.
 
         Over one without what they share, that would pass for what factorization gives.
         """
-        rows = self._of_forms(backbone)
-        compared, words = {row.b for row in rows}, {row.a.partition(AT)[2] for row in rows}
-        word = words.pop() if len(words) == 1 else ""
-        forms = [f"{base}{AT}{word}" for base in (BASELINE, VIEWED.name) if word]
-        forms += [BASELINE, VIEWED.name, *(name for name in self.order if base_of(name) in (BASELINE, VIEWED.name))]
-        return next((name for name in forms if name in compared), BASELINE)
+        word, known_as = form.partition(AT)[2], (BASELINE, VIEWED.name, LOOKING.name)
+        first = [f"{base}{AT}{word}" for base in known_as if word]
+        first += [LOOKING.name] if self._looks_back(form) else []
+        first += [*known_as, *(name for name in self.order if base_of(name) in known_as)]
+        return next((name for name in first if name in compared), None)
+
+    def _looks_back(self, method: str) -> bool:
+        options = settings_of(self._about[method]).get("predictor") if method in self._about else None
+        return bool(isinstance(options, dict) and options.get("recalled"))
 
     def _of_forms(self, backbone: str) -> list[ContrastRow]:
         """What was found of FactorJEPA's forms over others."""
@@ -156,7 +162,8 @@ class Material:
     def few(self, backbone: str, most: int) -> list[str]:
         """The methods that a figure has room for: FactorJEPA, what it is compared with, then the best of the rest."""
         everyone = self.methods(backbone)
-        first = [OURS, "factorjepa_raw", self.baseline(backbone), FROZEN]
+        beside = self.variants(backbone).values() or [BASELINE]
+        first = dict.fromkeys([OURS, "factorjepa_raw", *beside, FROZEN])
         chosen = [method for method in first if method in everyone][:most]
         headline = next(iter(self.primary), None)
         means = {row.method: row.mean for row in self.rows(backbone, headline)} if headline else {}

@@ -227,6 +227,8 @@ class RunDirectory:
             return steps[-1]
         step = self.best if which == BEST else int(which)
         if step is None:
+            if (self.folder / BEST).is_symlink():
+                raise TrainingError(f"{self.folder}: its best checkpoint was deleted: train it again")
             return steps[-1]
         if step not in steps:
             raise TrainingError(

@@ -37,7 +37,7 @@ def let_threads_sleep() -> None:
     """Threads of this process and of those that it starts sleep while they wait, unless the user has said otherwise.
 
     By default they spin, and beside another busy process hold the core that whom they wait for has to run on: small
-    updates take twice as long and more (docs/performance.md). It is read as torch is loaded: call this before.
+    updates take twice as long (docs/performance.md). It is read as torch is loaded: call this before.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

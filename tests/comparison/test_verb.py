@@ -75,6 +75,35 @@ def test_two_methods_that_somebody_asks_for_are_compared_too(
     assert future.decision == "better"
 
 
+def test_pairs_that_were_asked_for_and_steps_without_factorjepa_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who compares two baselines sees the answer on the screen, not only in a file."""
+    quick = ("--out", tmp_path / "out", "--replicates", 300, "--no-mixed")
+
+    def said(shifts: dict[str, float], *words: object) -> str:
+        scores_of(rows_of(shifts)).write(tmp_path / "scores.parquet")
+        assert run(monkeypatch, tmp_path, *quick, *words, width=120) == 0
+        return capsys.readouterr().out
+
+    unasked = said({"lora": 0.3, "dora": 0.0})
+    assert "ask with --also dora:lora" in unasked
+    asked = said({"lora": 0.3, "dora": 0.0}, "--also", "dora:lora")
+    assert "asked for with --also, exploratory; positive favours the first" in asked
+    (row,) = [line for line in asked[asked.index("Dora over Lora") :].splitlines() if "Future-frame L1" in line]
+    assert float(row.split()[2]) == pytest.approx(0.3, abs=0.01)
+    assert row.split()[-1] == "better"
+    assert "ask with --also" not in asked
+    step = said({"auto_rgn_look": 0.0, "auto_rgn_views": 0.2})
+    assert "Auto_Rgn_Look over Auto_Rgn_Views" in step
+    frozen = said({"frozen": 0.5, "lora": 0.3})
+    assert "Lora over Frozen" in frozen
+    assert "Lora over Frozen" not in said({"frozen": 0.5, "lora": 0.3, "factorjepa": 0.0})
+    many = said({"frozen": 0.5} | {f"lora@{word}": 0.1 for word in "abcdefghijklmn"})
+    assert many.count(" over Frozen") == 12
+    assert "2 contrasts more: contrasts.csv" in many
+
+
 @pytest.mark.parametrize(
     ("pair", "words"),
     [("auto_rgn", "as A:B"), ("auto_rgn:", "as A:B"), ("a:b:c", "as A:B"), ("auto_rgn:auto_rgn", "with itself"),

@@ -19,6 +19,7 @@ from factorjepa.report.material import Material
 from factorjepa.report.page import _folded
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
+from factorjepa.statistics.contrasts import Contrast
 from factorjepa.training.run import RunDirectory
 from factorjepa.training.tuning import Tried
 
@@ -89,6 +90,23 @@ class TestWithoutTheBaseline:
         said = answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short
         assert "FactorJEPA and Auto-RGN were not evaluated" in said
         assert "--method factorjepa` and `factorjepa train" in said
+
+    def test_pairs_that_somebody_asked_for_lead_where_factorjepa_is_not_there(self) -> None:
+        """Who compares two baselines with --also reads that answer first."""
+        scores = synthetic.scores(cities=8, sources=2, clips=1, methods=("auto_rgn", "lora", "full"), structure=False)
+        assert answers(Material("x", scores, compare(scores, QUICK)), "nano")[0].short.startswith("It cannot be said.")
+        asked = [Contrast(f"auto_rgn over {other}", "auto_rgn", other) for other in ("lora", "full")]
+        found = compare(scores, dataclasses.replace(QUICK, also=asked))
+        help_, much, _, _ = answers(Material("x", scores, found), "nano")
+        said = {row.b: row for row in found.contrasts if row.diagnostic == "future_l1" and row.a == "auto_rgn"}
+        assert said["lora"].decision == "better"
+        assert help_.short.startswith(
+            "FactorJEPA itself was not evaluated. What was asked instead, exploratory: Auto-RGN over LoRA is better on "
+        )
+        assert "; Auto-RGN over Full fine-tuning is " in help_.short
+        assert "the paper's question cannot be answered" in help_.evidence[-1]
+        assert "Auto-RGN against LoRA (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
+        assert "Auto-RGN against Full fine-tuning (exploratory), Future-frame L1: \N{MINUS SIGN}" in much.short
 
     def test_contrasts_that_cannot_be_made_are_one_folded_line_with_titles(
         self, tmp_path: Path, partial: Material

@@ -56,6 +56,8 @@ def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> An
         if variants := _variants(material, backbone):
             evidence += [*_beside_controls(material, backbone, variants), *negative]
             return Answer(question, _by_variants(material, variants) + idle, [*evidence, why_not])
+        if asked := _asked_for(material, backbone):
+            return Answer(question, _by_pairs(material, asked) + idle, [*evidence, *negative, why_not])
         return Answer(question, f"It cannot be said. {why_not}{idle}", [*evidence, *negative])
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
@@ -132,6 +134,22 @@ def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]
         if beside.get(row.a) == row.b:
             found[material.title_of(row.a)].append(row)
     return {title: rows for title, rows in found.items() if rows}
+
+
+def _asked_for(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
+    """Tested contrasts that somebody asked for with FactorJEPA on neither side, by `A over B`."""
+    pairs = {frozenset((one["a"], one["b"])) for one in material.comparison.settings.get("also", ())}
+    found: dict[str, list[ContrastRow]] = {}
+    for row in _tested(material.contrasts(backbone)):
+        if {row.a, row.b} in pairs and OURS not in (row.a, row.b):
+            over = f"{apart(material.title_of(row.a))} over {apart(material.title_of(row.b))}"
+            found.setdefault(over, []).append(row)
+    return found
+
+
+def _by_pairs(material: Material, asked: dict[str, list[ContrastRow]]) -> str:
+    said = "; ".join(f"{over} is {_decisions(material, rows)}" for over, rows in asked.items())
+    return f"{material.title_of(OURS)} itself was not evaluated. What was asked instead, exploratory: {said}."
 
 
 def _by_variants(material: Material, variants: dict[str, list[ContrastRow]]) -> str:
@@ -252,12 +270,13 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
     absent = material.absent(backbone, (OURS, BASELINE))
     why = f"{_not_evaluated(material, absent)}." if absent else _why_not(material, backbone, total)
     short = f"There is no estimate of {material.title_of(OURS)} over {material.title_of(BASELINE)}: {why}"
-    variants = _variants(material, backbone)
-    found = {**_others(material, backbone), **variants}
-    rows = [row for its in found.values() for row in its]
-    told: dict[tuple[str, str], list[ContrastRow]] = {}  # by the method that they are against, and the diagnostic
-    for first in [its[0] for its in variants.values()] or rows[:1]:
-        told.setdefault((first.b, first.diagnostic), []).append(first)
+    variants, others = _variants(material, backbone), _others(material, backbone)
+    asked = {} if variants or others else _asked_for(material, backbone)
+    rows = [row for its in (others | variants or asked).values() for row in its]
+    told: dict[tuple[str, str], list[ContrastRow]] = {}  # variants by what they are against; and the diagnostic
+    for over, its in (variants or asked or {"": rows[:1]}).items():
+        for first in its[:1]:
+            told.setdefault((first.b if variants else over, first.diagnostic), []).append(first)
     for (_, diagnostic), firsts in told.items():
         one = firsts[0]
         who = _against(material, one) if len(firsts) == 1 else f"Variants against {apart(material.title_of(one.b))}"

@@ -37,6 +37,12 @@ _OWN_FAMILIES = ("factorized", "ablation")
 _FORMS = (OURS, "factorjepa_chosen", "factorjepa_both_chosen")  # the first that was run stands against the others
 
 
+def foremost(methods: Sequence[str]) -> str | None:
+    """FactorJEPA as it stands against the others: in the paper's form, or the first other that was run."""
+    forms = sorted((m for m in methods if base_of(m) in _FORMS), key=lambda m: (_FORMS.index(base_of(m)), m))
+    return next(iter(forms), None)
+
+
 def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contrast]:
     """What else is compared, of the methods that were run.
 
@@ -45,7 +51,8 @@ def extended(methods: Sequence[str], families: Mapping[str, str]) -> list[Contra
     """
     taken = {(contrast.a, contrast.b) for contrast in PRESPECIFIED}
     found = []
-    for ours in sorted((m for m in methods if base_of(m) in _FORMS), key=lambda m: (_FORMS.index(base_of(m)), m))[:1]:
+    ours = foremost(methods)
+    if ours is not None:
         whose = "" if ours == OURS else f"{ours} "
         others = [m for m in methods if families.get(m) not in _OWN_FAMILIES and m not in (ours, FROZEN)]
         found += [Contrast(f"{whose}over {other}", ours, other) for other in others if (ours, other) not in taken]

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from ..statistics import Comparison, ContrastRow, ScoreRow
     from ..statistics.contrasts import Contrast
-    from ..statistics.explaining import Explained
+    from ..statistics.explaining import Explained, Ladder
     from ..statistics.rows import RankRow, StratumRow
+
+_CONTRASTS = 12  # at most, besides those of FactorJEPA
 
 
 def compare(
@@ -105,24 +107,30 @@ def _asked(pair: str) -> Contrast:
 
 
 def _show(found: Comparison, backbone: str, titles: dict[str, str], variants: Sequence[str]) -> None:
-    """The primary diagnostics and the variants that were asked for; everything else is in the files."""
+    """The primary diagnostics, and the pairs and variants that were asked for; everything else is in the files."""
     from math import isfinite
-
-    from ..statistics.contrasts import OURS
 
     headline = [r for r in found.scores if r.backbone == backbone and r.headline and r.status == "primary"]
     if headline:
         console.print(_means(backbone, headline, titles))
     known = [r for r in found.contrasts if r.backbone == backbone and isfinite(r.effect) and r.status == "primary"]
     confirmatory = [row for row in known if row.family == "primary"]
-    parts = {row.method for row in found.scores if row.family == "ablation"}  # they have a table below
-    ours = [row for row in known if row.family == "exploratory" and row.a == OURS and row.b not in parts]
+    exploratory, asked, more = _exploratory(found, backbone, known)
     methods = {row.method: row.title for row in found.scores}
-    for heading, rows in (("prespecified contrasts, Holm", confirmatory), ("exploratory, Benjamini-Hochberg", ours)):
+    for heading, rows in (
+        ("prespecified contrasts, Holm", confirmatory),
+        ("exploratory, Benjamini-Hochberg", exploratory),
+        ("asked for with --also, exploratory", asked),
+    ):
         if rows:
             console.print(f"[bold]{escape(backbone)}: {heading}; positive favours the first[/]")
             for table in _contrasts(rows, {row.diagnostic: titles[row.diagnostic] for row in rows}, methods):
                 console.print(table)
+    if more:
+        console.print(f"{counted(more, 'contrast')} more: contrasts.csv", highlight=False)
+    if not (confirmatory or exploratory or asked) and len(methods) > 1:
+        pair = ":".join([*methods][:2])
+        console.print(f"No two of these methods are compared unasked; ask with --also {pair}", highlight=False)
     for steps in _explained(found, backbone, titles):
         console.print(steps)
     for name in variants:
@@ -131,23 +139,54 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str], variants: Se
             console.print(_by_variant(rows, f"{backbone}: {titles[name]}; positive favours the first", methods))
 
 
-def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
-    """What explains a gain and what each part is worth, where enough steps were measured."""
-    from ..statistics.explaining import LADDERS, told, worth_showing
+def _exploratory(
+    found: Comparison, backbone: str, known: Sequence[ContrastRow]
+) -> tuple[list[ContrastRow], list[ContrastRow], int]:
+    """What no table of steps shows: contrasts that we make, pairs that were asked for, and how many more there are.
+
+    FactorJEPA over the others comes first; over frozen is shown where FactorJEPA is not there.
+    """
+    from ..statistics.contrasts import FROZEN, foremost
+
+    rows = [row for row in known if row.family == "exploratory"]
+    wanted = {frozenset((one["a"], one["b"])) for one in found.settings.get("also", ())}
+    asked = [row for row in rows if {row.a, row.b} in wanted]
+    ours = foremost([row.method for row in found.scores if row.backbone == backbone])
+    steps = {(step.a, step.b) for _, its in _ladders(found, backbone) for step in its}
+    left = [row for row in rows if (row.a, row.b) not in steps and row not in asked]
+    if ours is not None:
+        left = [row for row in left if row.b != FROZEN or row.a == ours]
+    left.sort(key=lambda row: (row.a != ours, row.b == FROZEN))
+    names = list(dict.fromkeys(row.contrast for row in left))
+    most = max(_CONTRASTS, sum(any(row.a == ours for row in left if row.contrast == name) for name in names))
+    return [row for row in left if row.contrast in names[:most]], asked, len(names[most:])
+
+
+def _ladders(found: Comparison, backbone: str) -> Iterator[tuple[Ladder, list[Explained]]]:
+    """Steps that are worth a table of their own."""
+    from ..statistics.explaining import LADDERS, worth_showing
 
     for ladder in LADDERS:
         rows = [row for row in found.explained(ladder) if row.backbone == backbone]
         if worth_showing(rows, ladder):
-            shown, more = told(rows)
-            asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
-            said = {
-                "methods": f"{asked} Steps that change one thing, besides what was tuned",
-                "variants": "what variants change, and what they are beside controls",
-            }
-            left = f"; {counted(more, 'step')} more with variants: {ladder.name}.csv" if more else ""
-            for where, its in shown.items():
-                more_said = left if where == [*shown][-1] else ""
-                yield _steps(its, f"{backbone}: {said[where]}; positive is a gain; exploratory{more_said}", titles)
+            yield ladder, rows
+
+
+def _explained(found: Comparison, backbone: str, titles: dict[str, str]) -> Iterator[Table]:
+    """What explains a gain and what each part is worth, where enough steps were measured."""
+    from ..statistics.explaining import told
+
+    for ladder, rows in _ladders(found, backbone):
+        shown, more = told(rows)
+        asked = f"{ladder.heading[0].lower()}{ladder.heading[1:]}?"
+        said = {
+            "methods": f"{asked} Steps that change one thing, besides what was tuned",
+            "variants": "what variants change, and what they are beside controls",
+        }
+        left = f"; {counted(more, 'step')} more with variants: {ladder.name}.csv" if more else ""
+        for where, its in shown.items():
+            more_said = left if where == [*shown][-1] else ""
+            yield _steps(its, f"{backbone}: {said[where]}; positive is a gain; exploratory{more_said}", titles)
 
 
 def _steps(rows: Sequence[Explained], title: str, titles: dict[str, str]) -> Table:

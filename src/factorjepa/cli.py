@@ -97,7 +97,7 @@ def _main() -> None:
     try:
         app()
     except _Interrupted as interrupted:
-        error_console.print("interrupted; run the same command again to continue", highlight=False)
+        error_console.print("interrupted; run the same command again: what it finished is kept", highlight=False)
         sys.exit(128 + interrupted.signal_number)
     except AlreadyReported:
         sys.exit(1)

@@ -62,6 +62,9 @@ def storage_error(path: Path, error: OSError) -> StorageError:
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return StorageError(f"{path}: not writable ({error.strerror}). Choose a folder you may write to.")
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        file = next((one for one in (path, *path.parents) if one.is_file()), path)
+        return StorageError(f"{file}: is a file, where a folder has to be. Choose another folder, or delete the file.")
     return StorageError(f"{path}: could not be written ({error.strerror or error}).")
 
 
@@ -165,7 +168,10 @@ def refuse_busy(folder: Path, doing: str) -> None:
     """An error if some process holds the folder's lock; nothing is created or taken."""
     # Without a lock nobody holds it; where it may not be opened, the error that says so comes with the writing.
     with contextlib.suppress(FileNotFoundError, PermissionError):
-        lock = os.open(folder / _LOCK, os.O_RDONLY)
+        try:
+            lock = os.open(folder / _LOCK, os.O_RDONLY)
+        except NotADirectoryError as error:
+            raise storage_error(folder, error) from error
         try:
             _take(lock, folder, doing)
         finally:

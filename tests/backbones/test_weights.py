@@ -218,7 +218,7 @@ def test_only_the_web_is_fetched_from(tmp_path: Path, address: str) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="could not be written"):
+    with pytest.raises(StorageError, match="file: is a file, where a folder has to be"):
         get(server, tmp_path / "file" / "weights")
 
 

@@ -28,6 +28,7 @@ from ..errors import CorpusError, FactorJEPAError, VideoError
 from ..pixels import to_video
 from ..seeding import stream
 from ..transfer import sent
+from ..words import counted
 from .access import ClipSet, EvaluationClips, TrainingClips
 from .decoded_windows import DecodedWindows, read_window
 from .manifest import Clip
@@ -277,7 +278,11 @@ class Loader(_Batches):
         changed = [key for key, value in mine.items() if state["order"].get(key) != value]
         if changed:
             differences = ", ".join(f"{key} was {state['order'].get(key)} and is {mine[key]}" for key in changed)
-            raise CorpusError(f"this loader cannot continue that one, its batches differ: {differences}")
+            advice = ""
+            if changed == ["clips of a step"]:
+                was = state["order"].get("clips of a step")
+                advice = f". Set batch so that {counted(self.world, 'process', 'processes')} times batch is {was} again"
+            raise CorpusError(f"this loader cannot continue that one, its batches differ: {differences}{advice}")
         self.epoch, self.position = int(state["epoch"]), int(state["position"])
         self.skipped = dict(state["skipped"])
 

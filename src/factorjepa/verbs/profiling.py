@@ -20,9 +20,11 @@ def profile(
     agents: Annotated[int, typer.Option(help="Agents of a clip.", min=0)] = 16,
     neighbours: Annotated[int, typer.Option(help="Pairs of an agent.", min=0)] = 6,
     gpus: Annotated[int, typer.Option(help="GPUs that share an update of 128 clips: says how many passes.", min=1)] = 8,
-    warmup: Annotated[int | None, typer.Option(help="Untimed predictions (default: 50; on a CPU 2).")] = None,
-    runs: Annotated[int | None, typer.Option(help="Timed predictions (default: 500; on a CPU 5).")] = None,
-    updates: Annotated[int | None, typer.Option(help="Timed updates, after five (default: 10; on a CPU 2).")] = None,
+    warmup: Annotated[int | None, typer.Option(help="Untimed predictions (default: 50; on a CPU 2).", min=0)] = None,
+    runs: Annotated[int | None, typer.Option(help="Timed predictions (default: 500; on a CPU 5).", min=1)] = None,
+    updates: Annotated[
+        int | None, typer.Option(help="Timed updates, after five (default: 10; on a CPU 2).", min=1)
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file as they come.")] = None,
 ) -> None:

@@ -25,7 +25,7 @@ from .rendering.decoder import load_decoder
 from .rendering.settings import DecodeSettings
 from .teacher.settings import TeacherSettings
 from .training.origin import check_weights
-from .training.refusing import accepted, refuse_misfit
+from .training.refusing import accepted, refuse_idle, refuse_misfit
 from .training.settings import TrainSettings
 from .training.several import Job
 from .training.tuning import Candidate
@@ -145,6 +145,8 @@ class StudySettings(Settings):
         self.draws()
         jobs = [job.settings for job in self.jobs(Path(), Path())]
         self._check_variants(jobs)
+        for job in jobs:
+            refuse_idle(job, self.tuned.get(job.method, {}))
         for name in self.unused():  # may still be wrong
             resolve(TrainSettings, self.preset, data="-", method=name, **self._values(name))
         spec, clips = check_weights(run.arch, run.weights), self._training_clips()
@@ -249,6 +251,11 @@ class StudySettings(Settings):
                   "fps": run.fps, "context": run.context, **self.decoding}  # fmt: skip
         return resolve(DecodeSettings, None, data=str(data), **values)
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Settings of runs and decoder whose paths lie in the study's own folder, which may be moved."""
+        return ("base", "data") if self.data is None else ("base",)
+
     def corpus(self, out: Path) -> Path:
         """Folder of the corpus: the one that is there, or else in the study's folder."""
         return out / Path(self.world).stem if self.data is None else Path(self.data)
@@ -305,7 +312,8 @@ class StudySettings(Settings):
                 alone = self.model_copy(update={"methods": (name,), "seeds": self.seeds[:1], "tuned": tuned})
                 (job,) = alone.jobs(data, folder, windows)
                 read = {key: getattr(job.settings, key) for key in values}  # 1e-3 of a YAML file is a word
-                found.setdefault(name, []).append(Candidate(read, Job(job.settings, folder / f"{name}-{number}")))
+                job = Job(job.settings, folder / f"{name}-{number}", self.beside)
+                found.setdefault(name, []).append(Candidate(read, job))
             tried = [str(candidate.values) for candidate in found[name]]
             if twice := next((one for one in tried if tried.count(one) > 1), None):
                 raise ConfigError(f"tuning: {twice} is there more than once")
@@ -348,7 +356,7 @@ class StudySettings(Settings):
                         raise ConfigError(f"method {name!r} is made from runs of `{FULL.name}`: add that to methods")
                     values["base"] = str(folder / f"{FULL.name}-{seed}")
                 settings = resolve(TrainSettings, self.preset, data=str(data), method=name, seed=seed, **values)
-                jobs.append(Job(settings, folder / f"{name}-{seed}"))
+                jobs.append(Job(settings, folder / f"{name}-{seed}", self.beside))
         return jobs
 
 

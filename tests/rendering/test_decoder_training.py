@@ -68,7 +68,7 @@ def test_no_prediction_can_enter_training(
 
 def test_training_is_given_no_run_from_which_a_prediction_could_come() -> None:
     asked = {*inspect.signature(DecoderTraining).parameters, *inspect.signature(DecoderTraining.run).parameters}
-    assert asked == {"settings", "device", "self", "out", "resume", "progress"}
+    assert asked == {"settings", "device", "self", "out", "resume", "progress", "beside"}
     assert not {"run", "runs", "method"} & set(DecodeSettings.model_fields)
 
 

@@ -33,7 +33,7 @@ class _Slow:
     def stop(self) -> None:
         self.told = True
 
-    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object], go: object) -> None:
+    def run(self, out: Path, resume: bool, progress: Callable[[int, int, str], object], *more: object) -> None:
         out.mkdir()
         (out / "began").touch()
         while not self.told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -54,6 +55,32 @@ def test_a_run_knows_in_which_go_it_was_trained(settings: Make, tmp_path: Path) 
     assert ", 1 at a time, since 20" in first
     train_all(jobs := [Job(job.settings, tmp_path / f"{job.out.name}-2") for job in jobs], CPU, workers=2)
     assert all(", 2 at a time, since 20" in RunDirectory(job.out).trained_on() for job in jobs)
+
+
+def test_runs_of_a_study_do_not_go_on_with_other_clips_in_an_update(settings: Make, tmp_path: Path) -> None:
+    job = Job(settings(method="auto_rgn", updates=1, batch=2), tmp_path / "run")
+    train_all([job], CPU, workers=1)
+    train_all([Job(job.settings.model_copy(update={"keep": 5}), job.out)], CPU, workers=1)  # not of what comes out
+    with pytest.raises(TrainingError, match="batch: 2; now there is batch: 3"):
+        train_all([Job(job.settings.model_copy(update={"batch": 3}), job.out)], CPU, workers=1)
+
+
+def test_a_run_goes_on_beside_its_corpus_wherever_both_are(tiny: Path, settings: Make, tmp_path: Path) -> None:
+    job = Job(settings(method="auto_rgn", updates=2, save_every=1), tmp_path / "run", ("data",))
+    stop = several.Engine(job.settings, CPU)
+    stop.stop()
+    stop.run(job.out, resume=False)
+    assert RunDirectory(job.out).steps() == [0, 1]
+    moved, renamed = (shutil.copytree(tiny / "corpus", tmp_path / name) for name in ("moved/corpus", "renamed"))
+    with pytest.raises(TrainingError, match=r"data: \S+/renamed"):
+        train_all([Job(settings(**_like(job), data=str(renamed)), job.out, ("data",))], CPU, workers=1)
+    train_all([Job(settings(**_like(job), data=str(moved)), job.out, ("data",))], CPU, workers=1)
+    assert job.done
+    assert f"data: {moved}" in RunDirectory(job.out).config
+
+
+def _like(job: Job) -> dict[str, Any]:
+    return job.settings.model_dump(exclude={"data"}, exclude_unset=True)
 
 
 def _interrupted(number: int, frame: object) -> None:
@@ -158,7 +185,7 @@ class _Failing:
     def __init__(self, settings: TrainSettings, device: torch.device) -> None:
         self.stop = lambda: None
 
-    def run(self, out: Path, resume: bool, progress: object, go: object) -> None:
+    def run(self, *asked: object) -> None:
         raise RuntimeError("Expected mha_graph.execute(...).is_good() to be true")
 
 

@@ -9,7 +9,7 @@ It is given a corpus and a backbone, never a run: no world model is at hand that
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,13 @@ class DecoderTraining:
         count = sum(len(latents.tokens_BtD) for latents in held_out)
         return {f"validation/{name}": total / count for name, total in sums.items()}
 
-    def run(self, out: Path, resume: bool = False, progress: Progress | None = None) -> Trained:
-        """To the last update; a killed run goes on from its last checkpoint with `resume`."""
+    def run(
+        self, out: Path, resume: bool = False, progress: Progress | None = None, beside: Sequence[str] = ()
+    ) -> Trained:
+        """To the last update; a killed run goes on from its last checkpoint with `resume`.
+
+        `beside`: settings whose paths may have been moved together with the run.
+        """
         settings = self.settings
         corpus = Corpus.open(Path(settings.data))
         chosen = corpus.validation()
@@ -111,7 +116,7 @@ class DecoderTraining:
             for size in settings.sizes
             for batch in EvaluationLoader(chosen, settings.window(size), settings.batch, settings.workers)
         ]
-        with RunDirectory.begin(out, dump(settings), facts(), resume) as run:
+        with RunDirectory.begin(out, dump(settings), facts(), resume, beside=beside) as run:
             if run.steps():
                 self._load(run)
             best = _best(run)

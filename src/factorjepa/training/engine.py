@@ -13,7 +13,7 @@ import functools
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -146,17 +146,19 @@ class Engine:
         resume: bool,
         progress: Callable[[int, int, str], object] | None = None,
         go: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
     ) -> Finished:
         """Train to the last update (or until `stop`), validate, select; `progress(step, steps, text)`.
 
-        `go`: what this run shares with those that are trained together with it, for its record.
+        `go`: what this run shares with those that are trained together with it, for its record; `beside`: settings
+        whose paths may have been moved together with the run.
         """
         settings, self._name = self.settings, out.name
         updates = settings.updates if self.method.trains else 0
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)  # this process may have trained other runs before
         with contextlib.ExitStack() as stack:
-            run = self._folder(stack, out, resume, go or {})
+            run = self._folder(stack, out, resume, go or {}, beside)
             resumed = bool(run.steps())
             if resumed:
                 self._load(run)
@@ -197,10 +199,12 @@ class Engine:
             step, validation = self.best
             return Finished(run.folder, self.step, step, validation, stopped and self.step < updates)
 
-    def _folder(self, stack: contextlib.ExitStack, out: Path, resume: bool, go: Mapping[str, str]) -> RunDirectory:
+    def _folder(
+        self, stack: contextlib.ExitStack, out: Path, resume: bool, go: Mapping[str, str], beside: Sequence[str]
+    ) -> RunDirectory:
         """The run's folder: begun by the first process, only read by the others."""
         known = facts() | {"processes": f"{self.processes.world} ({self.processes.mode})", **go}
-        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings))
+        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings), beside)
         return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
 
     def _accelerated(self) -> contextlib.AbstractContextManager[bool]:

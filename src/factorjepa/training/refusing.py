@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from ..adaptation import Method
@@ -9,6 +11,7 @@ from ..adaptation.prepare import ADAPTERS
 from ..backbones.masks import future_split
 from ..backbones.spec import BackboneSpec
 from ..errors import TrainingError
+from ..words import listed
 from .acceleration import refuse_bits
 from .logs import refuse_missing
 from .parallel import Processes
@@ -31,6 +34,15 @@ def accepted(settings: TrainSettings, device: torch.device, processes: Processes
     if settings.trunk_cache is not None and (not method.trains or method.encoder in ("all", *ADAPTERS)):
         refuse_trunk(method)
     return method
+
+
+def refuse_idle(settings: TrainSettings, given: Iterable[str]) -> None:
+    """What somebody set by name and this method has nothing to set with would pass for a change. Presets may say it."""
+    if idle := sorted(settings.resolved_method().idle_settings.intersection(given)):
+        raise TrainingError(
+            f"method {settings.method!r} has nothing that {listed(idle)} would change: leave "
+            f"{'it' if len(idle) == 1 else 'them'} out, or add a branch, such as the look back of predictor.recalled=1"
+        )
 
 
 def refuse_trunk(method: Method) -> None:

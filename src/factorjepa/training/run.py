@@ -31,6 +31,7 @@ from .sealed import read_sealed, write_sealed
 CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
 )  # fmt: skip
+JUDGED_BY = "val/future_l1"  # lower is better: what chooses a run's checkpoint, and settings where validation chooses
 AT_A_TIME, SINCE = "runs at a time", "since"  # in the environment of a run that was trained together with others
 Weights = dict[str, Tensor]
 
@@ -45,19 +46,20 @@ class RunDirectory:
     @contextlib.contextmanager
     def begin(
         cls, folder: Path, config: str, environment: dict[str, Any], resume: bool, layout: Sequence[str] = (),
-        defaults: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None, beside: Sequence[str] = (),
     ) -> Iterator[RunDirectory]:  # fmt: skip
         """The folder for writing, by one process at a time.
 
         A folder that holds a run is refused unless `resume`, and then only with the same configuration, except for the
-        keys of `layout`. A run that never reached its first checkpoint (its settings were refused, say) begins anew.
+        keys of `layout` and for where what lies `beside` it is. A run that never reached its first checkpoint (its
+        settings were refused, say) begins anew.
         """
         run = cls(folder)
         run.refuse_taken(resume)
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
-                run.refuse_other(config, layout, defaults)
+                run.refuse_other(config, layout, defaults, beside=beside)
             else:
                 for name in (METRICS, commands.FILE):
                     (run.folder / name).unlink(missing_ok=True)
@@ -71,6 +73,7 @@ class RunDirectory:
 
     def refuse_taken(self, resume: bool) -> None:
         """An error unless a run may begin here. One that never reached its first checkpoint may begin anew."""
+        refuse_busy(self.folder, "training")
         started = (self.folder / CONFIG).exists()
         if not started and self.folder.exists() and any(not e.name.startswith(".") for e in self.folder.iterdir()):
             raise TrainingError(f"{self.folder}: is not empty and holds no run; choose an empty folder")
@@ -78,7 +81,6 @@ class RunDirectory:
             raise TrainingError(
                 f"{self.folder}: already holds a run; add --resume to go on with it, or choose another folder"
             )
-        refuse_busy(self.folder, "training")
 
     @classmethod
     def existing(cls, folder: Path) -> RunDirectory:
@@ -180,6 +182,11 @@ class RunDirectory:
         """The last update on record, whichever checkpoint was the best; None where nothing was logged."""
         return max((int(record["step"]) for record in self.metrics() if "step" in record), default=None)
 
+    def error_before(self) -> float | None:
+        """Validation error of the model before its first update; None where it was not logged."""
+        began = (record.get(JUDGED_BY) for record in self.metrics() if record.get("step") == 0)
+        return next((error for error in began if error is not None), None)
+
     def processes(self) -> tuple[int, ...]:
         """How many processes made the updates, each number once; empty where nothing was logged."""
         made = (record.get("processes", self._processes()) for record in self.metrics() if "seconds" in record)
@@ -242,10 +249,15 @@ class RunDirectory:
         layout: Sequence[str],
         defaults: Mapping[str, Any] | None = None,
         advice: str = f"Leave the settings out to resume with those in {CONFIG}, or start a new run in another folder",
+        beside: Sequence[str] = (),
     ) -> None:
-        """`defaults` are those of settings that a run of an earlier version may not have."""
+        """`defaults` are those of settings that a run of an earlier version may not have.
+
+        Paths of `beside` lie in a folder together with the run, which may have been moved, or be named from elsewhere.
+        """
         before, now = {**(defaults or {}), **yaml.safe_load(self.config)}, yaml.safe_load(config)
-        changed = [key for key in before | now if before.get(key) != now.get(key) and key not in layout]
+        same = {key for key in beside if _name(before.get(key)) == _name(now.get(key)) is not None}
+        changed = [key for key in before | now if before.get(key) != now.get(key) and key not in (*layout, *same)]
         if not changed:
             return
         was, is_now = ("; ".join(f"{key}: {one[key]}" for key in changed if key in one) for one in (before, now))
@@ -253,6 +265,10 @@ class RunDirectory:
             f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
             f"{is_now or 'fewer settings'}. {advice}"
         )
+
+
+def _name(path: object) -> str | None:
+    return Path(path).name if isinstance(path, str) else None
 
 
 def _fsync(path: Path) -> None:

@@ -19,7 +19,7 @@ from ..predictors.interface import Role
 from ..words import nearest
 
 # What decides how a run is carried out, not what comes out: a resumed run may change it. `batch` only together with
-# the number of processes, so that as many clips meet in a pass; the loader sees to that.
+# the number of processes, so that as many clips meet in a pass: the loader sees to that. Runs of a study are of one.
 LAYOUT = ("batch", "workers", "memory_gb", "windows", "recompute", "compile", "keep", "parallel", "log_to")
 Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PRESET_OF = {

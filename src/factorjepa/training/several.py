@@ -47,6 +47,7 @@ class Job:
 
     settings: TrainSettings
     out: Path
+    beside: tuple[str, ...] = ()  # settings whose paths lie together with the run, wherever that is
 
     @property
     def updates(self) -> int:
@@ -60,11 +61,12 @@ class Job:
 
 def refuse_others(jobs: Sequence[Job]) -> None:
     """Runs that are there with other settings than those that are asked for."""
+    advice = "Ask for those again to go on, or give this study a folder of its own"
+    free = [name for name in LAYOUT if name != "batch"]
     for job in jobs:
         run = RunDirectory(job.out)
         if run.steps():
-            advice = "Ask for those again to go on, or give this study a folder of its own"
-            run.refuse_other(dump(job.settings), LAYOUT, defaults(TrainSettings), advice)
+            run.refuse_other(dump(job.settings), free, defaults(TrainSettings), advice, job.beside)
 
 
 def train_all(
@@ -109,7 +111,7 @@ def _train_alone(job: Job, device: torch.device, go: Mapping[str, str]) -> None:
             raise
         raise TrainingError(
             f"{job.out}: does not fit into the GPU's memory even alone ({str(error).splitlines()[0]}). Lower batch, "
-            "and raise accumulate so that an update has as many clips; the run goes on from its last checkpoint"
+            "raise accumulate so that an update has as many clips, and start anew in another folder"
         ) from error
 
 
@@ -184,7 +186,7 @@ def _train(job: Job, device: str, go: Mapping[str, str] | None = None) -> None:
                 engine.stop()
 
         with stopping(engine.stop, quiet=_stop is not None) as heard:  # of workers the parent speaks
-            engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go)
+            engine.run(job.out, bool(RunDirectory(job.out).steps()), look, go, job.beside)
     if heard and _stop is not None:  # all are to save and end; dying now would break the pool under those that have not
         _stop.set()
     elif heard:  # it was meant for the runs after this one too

@@ -18,10 +18,9 @@ from typing import Any
 
 from ..errors import TrainingError
 from ..storage import PARTIAL, write_text
-from .run import RunDirectory
+from .run import JUDGED_BY, RunDirectory
 from .several import Job
 
-JUDGED_BY = "val/future_l1"
 FROM_FILE = "file"  # a backbone that only the header of its weights names
 TUNING, CHOSEN = "tuning", "chosen.csv"  # folder of the candidates beside that of the runs; what was tried
 _BACKBONE, _METHOD, _ERROR, _CHOSEN = "backbone", "method", "validation Future-frame L1", "chosen"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,8 +65,10 @@ def train(
     train_decoder(resolve(DecodeSettings, begun or preset, overrides or [], data=str(data)), out, resume, device)
 
 
-def train_decoder(settings: DecodeSettings, out: Path, resume: bool, device: str | None = None) -> None:
-    """Train, with progress, and say what came of it."""
+def train_decoder(
+    settings: DecodeSettings, out: Path, resume: bool, device: str | None = None, beside: Sequence[str] = ()
+) -> None:
+    """Train, with progress, and say what came of it; paths of `beside` may have been moved together with it."""
     from ..rendering.training import DecoderTraining
 
     training = DecoderTraining(settings, chosen_device(device))
@@ -74,7 +77,7 @@ def train_decoder(settings: DecodeSettings, out: Path, resume: bool, device: str
     if off:
         error_console.print(f"disabled terms of the objective: {', '.join(off)}", highlight=False)
     with counting("decoder", "update") as progress:
-        made = training.run(out, resume, progress)
+        made = training.run(out, resume, progress, beside)
     found = made.validation
     console.print(
         f"{made.path}: chosen at update {made.step}, validation loss {found['validation/loss']:.4f}, "

@@ -141,13 +141,13 @@ def _run_study(settings: StudySettings, out: Path, until: str) -> Path | None:
             _train(settings, corpus, jobs, windows, beside)
         elif stage == "evaluate":
             evaluate(
-                runs, scores, split=settings.split, clips=settings.tested, change=settings.measured(windows),
-                examples=settings.examples, side_by_side=beside,
+                runs, scores, split=settings.split, clips=settings.tested, data=corpus,
+                change=settings.measured(windows), examples=settings.examples, side_by_side=beside,
             )  # fmt: skip
         elif stage == "decode":
-            _decode(settings, out, jobs, settings.measured(windows), beside)
+            _decode(settings, corpus, out, jobs, settings.measured(windows), beside)
         elif stage == "compare":
-            compare([scores], scores / "comparison", mixed=settings.mixed)
+            compare([scores], scores / "comparison", mixed=settings.mixed, data=corpus)
         else:
             return make_report(scores, runs, corpus).page
     return None
@@ -192,9 +192,9 @@ def _train_decoder(settings: StudySettings, out: Path) -> Path:
 
     folder, wanted = out / "decoder", settings.decode_settings(settings.corpus(out))
     if (folder / DECODER).is_file():
-        RunDirectory.existing(folder).refuse_other(dump(wanted), ())
+        RunDirectory.existing(folder).refuse_other(dump(wanted), (), beside=settings.beside)
     else:
-        train_decoder(wanted, folder, resume=True)
+        train_decoder(wanted, folder, resume=True, beside=settings.beside)
     return folder
 
 
@@ -208,7 +208,9 @@ def _strata(settings: StudySettings, data: Path) -> None:
         console.print(f"no strata: {error}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _decode(settings: StudySettings, out: Path, jobs: list[Job], change: list[str], side_by_side: int) -> None:
+def _decode(
+    settings: StudySettings, corpus: Path, out: Path, jobs: list[Job], change: list[str], side_by_side: int
+) -> None:
     """Measure and draw decoded futures, with the packaged decoder or one trained on the study's own corpus."""
     draws = settings.draws()
     runs = [job.out for job in jobs if job.settings.method in settings.methods_decoded()]
@@ -219,9 +221,9 @@ def _decode(settings: StudySettings, out: Path, jobs: list[Job], change: list[st
     decoder = _train_decoder(settings, out) if draws == "train" else None
     scores, split, clips = out / "scores", settings.split, settings.clips_decoded()
     lpips, detector = (Path(one) if one else None for one in (settings.lpips, settings.detector))
-    decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, change=change, side_by_side=side_by_side)
+    decode_evaluate(runs, scores, decoder, split, clips, lpips, detector, corpus, None, change, side_by_side)
     if settings.examples:
-        decode_render(runs, scores, decoder, settings.examples, split, clips, detector, change=change)
+        decode_render(runs, scores, decoder, settings.examples, split, clips, detector, corpus, change=change)
 
 
 def _tune(settings: StudySettings, data: Path, out: Path, windows: Path | None, side_by_side: int) -> StudySettings:

@@ -40,6 +40,7 @@ def train(
         from ..config import resolve
         from ..training.engine import Engine
         from ..training.parallel import Processes
+        from ..training.refusing import refuse_idle
         from ..training.run import CONFIG, RunDirectory
         from ..training.settings import TrainSettings
 
@@ -52,6 +53,7 @@ def train(
                 TrainSettings, begun or preset, overrides or [], data=str(data), method=method, seed=seed,
                 trunk_cache=str(trunk_cache) if trunk_cache else None,
             )  # fmt: skip
+            refuse_idle(settings, [override.partition("=")[0] for override in overrides or ()])
             engine = Engine(settings, processes.device, processes)
         if processes.first and engine.trunk is not None:
             error_console.print(str(engine.trunk), highlight=False, soft_wrap=True)
@@ -62,13 +64,17 @@ def train(
             with stopping(engine.stop, quiet=True):
                 finished = engine.run(out, resume)
     if processes.first:
-        found = finished.validation
+        found, before = finished.validation, folder.error_before()
+        began = "" if before is None or not finished.best else f" ({before:.4f} before training)"
         console.print(
-            f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}, "
+            f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}{began}, "
             f"mask-ratio slope {found.slope:.4f}",
             highlight=False,
             soft_wrap=True,
+            markup=False,
         )
+        if before is not None and finished.best and found.future_l1 >= before:
+            console.print("no checkpoint is better than the start of training: try a smaller lr, or more updates")
         if finished.stopped:
             console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
     if finished.stopped:

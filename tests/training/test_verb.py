@@ -1,0 +1,72 @@
+"""The verb `train`: what it says when it is done, and what it refuses before it begins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factorjepa.config import dump
+from factorjepa.training.run import METRICS, RunDirectory
+from factorjepa.training.settings import TrainSettings
+
+Make = Callable[..., TrainSettings]
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(settings: Make, command: Callable[..., Any], tmp_path: Path) -> Ask:
+    """`train` with settings of the tiny corpus: exit status and what was said."""
+
+    def asked(*words: str, out: str = "run", **changes: Any) -> Any:
+        chosen = settings(**changes)
+        (tmp_path / "run.yaml").write_text(dump(chosen))
+        return command(
+            "train", chosen.data, "--out", str(tmp_path / out), "--preset", str(tmp_path / "run.yaml"), *words
+        )
+
+    return asked
+
+
+def test_it_says_where_it_began_and_whether_that_was_better(ask: Ask, tmp_path: Path) -> None:
+    told = ask(method="auto_rgn", updates=2)
+    before = RunDirectory(tmp_path / "run").error_before()
+    assert before is not None
+    assert f"({before:.4f} before training)" in told.stdout
+    worse = ask(method="auto_rgn", updates=1, lr=50.0, final_lr=50.0, warmup=0, out="burnt")
+    assert "no checkpoint is better than the start of training" in worse.stdout
+    frozen = ask(method="frozen", out="frozen")
+    assert "best at step 0" in frozen.stdout
+    assert "before training" not in frozen.stdout
+
+
+def test_a_run_without_a_record_of_its_start_says_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / METRICS).write_text(json.dumps({"step": 5, "val/future_l1": 0.4}) + "\n")
+    assert RunDirectory(tmp_path).error_before() is None
+
+
+def test_settings_that_a_method_has_nothing_to_do_with_are_refused_by_name_and_presets_may_have_them(ask: Ask) -> None:
+    refused = ask("branch_rate=4", method="auto_rgn", updates=1)
+    assert refused.returncode == 1
+    assert "method 'auto_rgn' has nothing that branch_rate would change" in " ".join(refused.stderr.split())
+    assert ask(method="auto_rgn", updates=1, branch_rate=4.0).returncode == 0
+    assert ask("branch_rate=4", method="auto_rgn_look", updates=1, out="look").returncode == 0
+
+
+def test_a_file_in_the_runs_place_is_left_alone(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("precious")
+    for out in ("notes", "notes/run"):
+        told = ask(method="auto_rgn", updates=1, out=out)
+        assert told.returncode == 1
+        assert "notes: is a file, where a folder has to be" in told.stderr.replace("\n", "")
+    assert (tmp_path / "notes").read_text() == "precious"
+
+
+def test_going_on_with_other_clips_a_pass_says_which_batch_it_takes(ask: Ask) -> None:
+    assert ask(method="auto_rgn", updates=1, batch=2).returncode == 0
+    refused = ask("--resume", "batch=3")
+    assert refused.returncode == 1
+    assert "Set batch so that 1 process times batch is 2 again" in " ".join(refused.stderr.split())

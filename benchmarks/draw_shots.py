@@ -1,4 +1,4 @@
-"""The picture of docs/guide.md: a source video as a strip of frames, with the shots found and what became of each.
+"""The picture of docs/guide/data.md: a source video as a strip of frames, with the shots found and what became of each.
 
     python benchmarks/draw_shots.py CORPUS SOURCE_ID VIDEO OUT.jpg
 

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "factorjepa"
 
 # world -> corpus -> footage|backbones -> teacher -> regime, predictors -> adaptation+training -> diagnostics ->
 # rendering -> statistics -> report; objective with the training, profiling beside the diagnostics. Backbones come
-# before the teacher, which looks through one of them (docs/decisions.md).
+# before the teacher, which looks through one of them (docs/decisions/models.md).
 STAGE = {
     "world": 1, "corpus": 2, "footage": 3, "backbones": 3, "teacher": 4, "regime": 5, "predictors": 6, "objective": 7,
     "adaptation": 8, "training": 9, "diagnostics": 10, "profiling": 10, "rendering": 11, "statistics": 12, "report": 13,

@@ -43,7 +43,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/guide/data.md", "docs/guide/training.md", "docs/guide/evaluation.md"]
+)
 def test_python_on_a_page_runs(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     resolve = factorjepa.config.resolve
@@ -66,7 +68,7 @@ def test_python_on_a_page_runs(page: str, place: Path, monkeypatch: pytest.Monke
         if not any(file in code for file in NEED_FILES):
             exec(compile(code, page, "exec"), known)
             ran += 1
-    assert ran >= 3
+    assert ran >= 2
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python(page)], ids=lambda page: str(page.relative_to(ROOT)))

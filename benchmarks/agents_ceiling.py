@@ -1,4 +1,4 @@
-"""What could knowing agents gain at most? Ever more of the truth about them, shown to one head on frozen features.
+"""What could knowing agents gain? Ever more of the truth about them, shown to one head on frozen features.
 
     factorjepa simulate streets --preset dense --clips 3000 --clips-per-source 3 --seed 11 "seconds=[6,7]" fps=4
     python benchmarks/agents_ceiling.py streets                                     # 64 px, one second ahead
@@ -7,8 +7,11 @@
     python benchmarks/agents_ceiling.py streets --packets streets/targets
 
 Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
-parameters; what a rung does not know is zero. No model that sees the context alone can know what the last two rungs do:
-they say what knowing motion, interactions and occlusion ahead would be worth, as far as such a head makes use of it.
+parameters; what a rung does not know is zero. What it is told of an agent is read by a branch of its own, which is
+silent where nobody is to be and learns with half of it dropped: heads with one branch for everything lost on tokens
+without agents, by learning their streets by heart, part of what they gained on the others. No model that sees the
+context alone can know what the last two rungs do: they say what knowing motion, interactions and occlusion ahead would
+be worth, as far as such a head makes use of it.
 
 Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pixels a side (of means: sources).
 """
@@ -16,6 +19,7 @@ Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pi
 from __future__ import annotations
 
 import argparse
+import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +37,7 @@ from factorjepa.teacher.cache import PacketCache, Packets
 from factorjepa.teacher.states import GEOMETRY, object_states
 from factorjepa.video import frame_index
 from factorjepa.world import ClipTruth
-from look_back import Features, begun, features, learn
+from look_back import Added, Features, features, learn
 from results import publish
 
 RUNGS = {  # what a head is shown, and the rung that it is compared with
@@ -45,7 +49,9 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
 _TUBELET = 2  # frames
+_EVERYBODY = -4  # of what is told of a token: the share of all agents
 _HIDDEN, _REPLICATES = 512, 2000
+_DROPPED = 0.5  # of what is told of an agent, in training
 
 Array = NDArray[np.float32]
 
@@ -212,11 +218,30 @@ def interval(gains_S2: Array) -> Array:
     return np.nanpercentile(np.nanmean(gains_S2[draws], 1), [2.5, 97.5], axis=0)
 
 
+class Told(nn.Module):
+    """A branch that reads the token's own place, and one that reads the agent that is to be there, if there is any."""
+
+    def __init__(self, own: int, agents: int, width: int, out: int) -> None:
+        super().__init__()
+        self.widths, self.dropped = [own, agents], nn.Dropout(_DROPPED)
+        self.own, self.agents = (
+            Added(fields, width, _HIDDEN, out, narrow=False, handed_on=True) for fields in self.widths
+        )
+
+    def forward(self, query: Tensor, told: Tensor) -> Tensor:
+        own, agents = told.split(self.widths, -1)
+        anybody = agents[..., [_EVERYBODY]] > 0
+        added: Tensor = self.own(query, own) + self.agents(query, self.dropped(agents)) * anybody
+        return added
+
+
 def errors(found: Features, told: Tensor, pretrained: nn.Linear, steps: int, seed: int) -> Tensor:
     """Of every token of the validation clips, after training on the others: `[B, t]`."""
     torch.manual_seed(seed)
-    head, added = begun(found, pretrained, told.shape[-1], _HIDDEN, narrow=False, handed_on=True)
+    head, own = copy.deepcopy(pretrained), found.levels.shape[-1]
+    added = Told(own, told.shape[-1] - own, found.query.shape[-1], found.target.shape[-1])
     learn(head, added, tuple(x[found.training].flatten(0, 1) for x in (found.query, told, found.target)), steps)
+    added.eval()
     with torch.no_grad():
         rows = zip(*(x[~found.training] for x in (found.query, told, found.target)), strict=True)
         return torch.stack([(head(q) + added(q, given.float()) - y).abs().mean(-1) for q, given, y in rows])
@@ -298,6 +323,8 @@ def main(arguments: list[str] | None = None) -> int:
         "context": asked.context,
         "steps": asked.steps,
         "clips": len(sources),
+        "streets": len(set(sources)),
+        "agents": share,
         "rungs": rungs,
     }
     publish(figures, asked.json)

@@ -11,6 +11,7 @@ look back is worth training a model with, and not what such a model will gain.
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -119,7 +120,8 @@ def left_over(
     """L1 on the validation sources after training."""
     torch.manual_seed(0)
     shown = seen(found, what)
-    head, added = begun(found, pretrained, shown.shape[-1], hidden, narrow, handed_on)
+    head = copy.deepcopy(pretrained)
+    added = Added(shown.shape[-1], found.query.shape[-1], hidden, found.target.shape[-1], narrow, handed_on)
     train, check = (
         tuple(tensor[clips].flatten(0, 1) for tensor in (found.query, shown, found.target))
         for clips in (found.training, ~found.training)
@@ -130,17 +132,7 @@ def left_over(
         return float((head(query) + added(query, given) - wanted).abs().mean())
 
 
-def begun(
-    found: Features, pretrained: nn.Linear, fields: int, hidden: int, narrow: bool, handed_on: bool
-) -> tuple[nn.Linear, Added]:
-    """The pretrained head, as a copy, and a fresh one beside it."""
-    width, dim = found.query.shape[-1], found.target.shape[-1]
-    head = nn.Linear(width, dim)
-    head.load_state_dict(pretrained.state_dict())
-    return head, Added(fields, width, hidden, dim, narrow, handed_on)
-
-
-def learn(head: nn.Linear, added: Added, train: Rows, steps: int) -> None:
+def learn(head: nn.Linear, added: nn.Module, train: Rows, steps: int) -> None:
     optimiser = torch.optim.AdamW([*head.parameters(), *added.parameters()], lr=2e-3, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=steps)
     tokens = len(train[0])

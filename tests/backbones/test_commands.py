@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from factorjepa.backbones import build, load, save
 from factorjepa.backbones.features import principal_colours, sample_times, video_features
-from factorjepa.backbones.preprocess import preprocess
+from factorjepa.backbones.preprocess import normalise, resize_frames
 from factorjepa.errors import BackboneError, VideoError
 from factorjepa.verbs.model import features, weights_app
 from factorjepa.video import probe, read_frames, write_video
@@ -67,7 +67,7 @@ def test_an_official_file_goes_to_features_with_one_command(street: Path, tmp_pa
     np.testing.assert_allclose(written["seconds"], np.arange(12) * 0.5)
 
     times = 4.0 + np.arange(8) / 4
-    clip = preprocess(read_frames(street, times), 128, 128)[None]
+    clip = normalise(resize_frames(read_frames(street, times), 128, 128, "protocol"))[None]
     with torch.no_grad():
         expected = source.eval().encoder(clip)[0].view(4, 16, 16, 192)
     np.testing.assert_allclose(written["features"][8:], expected.numpy(), atol=5e-3)
@@ -187,7 +187,7 @@ def test_a_file_of_the_encoder_alone_goes_to_features_and_is_recognised_without_
     result = invoke("features", short, "--weights", tmp_path / "mine.pt", "--out", tmp_path / "f.npz", "--seconds", "1")
     assert result.exit_code == 0
     assert "weights: mine.pt: encoder\n" in result.output
-    clip = preprocess(read_frames(short, np.arange(4) / 4), 128, 128)[None]
+    clip = normalise(resize_frames(read_frames(short, np.arange(4) / 4), 128, 128, "protocol"))[None]
     with torch.no_grad():
         expected = source.encoder(clip)[0].view(2, 16, 16, 192)
     with np.load(tmp_path / "f.npz") as written:

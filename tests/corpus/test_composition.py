@@ -35,7 +35,7 @@ def test_cross_tables_hold_every_combination() -> None:
     assert table.rows == ("navapur", "sagarpur")
     assert table.counts["navapur", "drive"] == 2
     assert table.counts["sagarpur", "walk"] == 0
-    assert (table.row_total("navapur"), table.column_total("drive")) == (4, 3)
+    assert table.row_total("navapur") == 4
     assert compose(MANIFEST).city_by_split.counts["navapur", "test"] == 1
 
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from factorjepa.errors import RegimeError
 from factorjepa.regime.axes import NAMES, frame_measures
-from factorjepa.regime.readers.bdd100k import read_attributes, read_bdd100k
+from factorjepa.regime.readers.bdd100k import read_attributes, read_video
 from factorjepa.regime.readers.coco import read_coco
 from factorjepa.regime.readers.mot import read_mot
+from factorjepa.regime.readers.native import open_native
 from factorjepa.regime.readers.nuscenes import read_filmed, read_nuscenes, rotation
 from factorjepa.regime.settings import Thresholds
 from factorjepa.world.taxonomy import SUPERCLASSES
@@ -92,7 +93,7 @@ def test_bdd100k_tracks_and_attributes(tmp_path: Path) -> None:
     rows = [frame(1, label("7", "car", 210)), frame(0, label("7", "car", 200), label("8", "rider", 400),
             label("9", "pedestrian", 600, crowd=True))]  # fmt: skip
     (tmp_path / "b1c66a42.json").write_text(json.dumps(rows))
-    found = read_bdd100k(tmp_path)["b1c66a42"]
+    found = read_video(tmp_path / "b1c66a42.json")
     assert (found.width, found.height) == (1280, 720)
     assert found.times_T.tolist() == [0.0, 0.2]
     assert classes(found.superclass_O) == ["light passenger vehicle", "unresolved", "light passenger vehicle"]
@@ -159,10 +160,10 @@ def test_what_turns_nowhere_is_no_rotation(values: list[float]) -> None:
 
 def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(RegimeError, match=r"holds no \.json"):
-        read_bdd100k(tmp_path)
+        open_native("bdd100k", tmp_path, tmp_path)
     (tmp_path / "x.json").write_text("[{]")
     with pytest.raises(RegimeError, match="cannot be read as BDD100K"):
-        read_bdd100k(tmp_path)
+        read_video(tmp_path / "x.json")
     (tmp_path / "y.json").write_text(json.dumps({"images": []}))
     with pytest.raises(RegimeError, match="no 'categories'"):
         read_coco(tmp_path / "y.json")
@@ -221,7 +222,7 @@ def test_hostile_coco_and_bdd_files_are_read_or_refused_in_words(tmp_path: Path,
     said_or_read(lambda: read_coco(path, 8.0))
     label = {"id": "7", "category": "car", "box2d": {"x1": 1, "y1": 1, "x2": 9, "y2": 9}, "attributes": {}}
     path.write_text(json.dumps(data.draw(spoilt([{"frameIndex": 0, "name": "a", "labels": [label]}]))))
-    said_or_read(lambda: read_bdd100k(tmp_path))
+    said_or_read(lambda: read_video(path))
     said_or_read(lambda: read_attributes(path))
 
 

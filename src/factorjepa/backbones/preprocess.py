@@ -40,10 +40,6 @@ def normalise(frames: Frames) -> Tensor:
     return torch.from_numpy(pixels.normalise(frames))
 
 
-def preprocess(frames: Frames, height: int, width: int, how: Resize = "protocol") -> Tensor:
-    return normalise(resize_frames(frames, height, width, how))
-
-
 def _released(frames: Frames, size: int) -> Frames:
     short = int(size * 256 / 224)
     height, width = frames.shape[1:3]

@@ -53,9 +53,6 @@ class CrossTable:
     def row_total(self, row: str) -> int:
         return sum(self.counts[row, column] for column in self.columns)
 
-    def column_total(self, column: str) -> int:
-        return sum(self.counts[row, column] for row in self.rows)
-
 
 @dataclass(frozen=True)
 class Composition:

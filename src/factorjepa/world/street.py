@@ -105,10 +105,6 @@ class Street:
     look: int
 
     @property
-    def cross_half_road(self) -> float:
-        return self.half_road
-
-    @property
     def cross_half_way(self) -> float:
         return self.half_way
 

@@ -73,7 +73,3 @@ KINDS: dict[str, Kind] = {
     )
 }
 KIND_NAMES = tuple(KINDS)
-
-
-def kinds_of(superclass: Superclass) -> list[Kind]:
-    return [kind for kind in KINDS.values() if kind.superclass is superclass]

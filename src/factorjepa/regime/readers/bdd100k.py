@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...errors import RegimeError
 from ...world.taxonomy import Superclass
 from ..scene import Scene
 from .annotated import Box, field, frame_number, read_json, reading, scene_of_boxes
@@ -26,14 +25,6 @@ ATTRIBUTES = {
     "timeofday": ("illumination", {"daytime": "day", "dawn/dusk": "dusk", "night": "night"}),
     "weather": ("weather", {"clear": "clear", "rainy": "rain", "foggy": "haze"}),
 }
-
-
-def read_bdd100k(folder: Path) -> dict[str, Scene]:
-    """The videos whose labels lie in a folder, by name."""
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
-        raise RegimeError(f"{folder}: holds no .json; name the folder of a split, such as labels/box_track_20/val")
-    return {path.stem: read_video(path) for path in paths}
 
 
 def read_video(path: Path) -> Scene:

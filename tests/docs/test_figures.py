@@ -1,0 +1,144 @@
+"""README's figures are those of the results that lie beside it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .pages import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+Row = dict[str, str]
+
+OF_STUDY = {"nano": "nano_chosen_study", "small": "small_study"}
+FACTORJEPA = {"nano": "factorjepa_chosen", "small": "factorjepa_both_chosen"}
+AGAINST = {  # README's words: the method of both studies
+    "Auto-RGN": ("auto_rgn", "auto_rgn"),
+    "Auto-RGN with FactorJEPA's stages and factor views": ("auto_rgn_views", "auto_rgn_views"),
+    "the same with 1,800 updates, which take as long as 1,000 of FactorJEPA's": ("auto_rgn_views@long", ""),
+    "a dense head with the same states, targets, stages and size": ("mono_matched_late_chosen", "mono_matched_chosen"),
+}
+LOOKED = {
+    "Auto-RGN + views": "auto_rgn_views",
+    "and a wide branch that is shown nothing (a control)": "auto_rgn_views@blind",
+    "and a wide look back": "auto_rgn_views@look",
+    "and agents, pairs and targets, through a dense head": "mono_direct_late_chosen@look",
+    "the same in FactorJEPA's channels": "factorjepa_chosen@look",
+}
+SPEED = {
+    "training FactorJEPA, clips/s": ("training", "compiled, no cache", "clips_per_s"),
+    "with the frozen-trunk cache, clips/s": ("training", "compiled, cache", "clips_per_s"),
+    "one prediction as a CUDA graph, ms": ("latency", "graph", "median_ms"),
+    "GPU-hours of the paper's run without the cache": ("training", "compiled, no cache", "gpu_hours"),
+}
+
+
+def table(head: str) -> dict[str, list[str]]:
+    """The table of README whose first heading begins so: cells of each row by its first."""
+    lines = README[README.index(f"| {head}") :].split("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    return {cells[0]: cells[1:] for cells in rows}
+
+
+def rows(study: str, name: str) -> list[Row]:
+    with (RESULTS / study / "report" / "tables" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def contrast(study: str, backbone: str, a: str, b: str, diagnostic: str) -> Row:
+    wanted = (backbone, a, b, diagnostic)
+    return next(r for r in rows(study, "contrasts") if (r["backbone"], r["a"], r["b"], r["diagnostic"]) == wanted)
+
+
+def written(text: str) -> tuple[float, int]:
+    """A number, and with how many digits after the point."""
+    number = re.search(r"\d+(?:\.(\d+))?", text)
+    assert number is not None, text
+    return float(number[0]), len(number[1] or "")
+
+
+def agrees(text: str, value: float) -> bool:
+    said, digits = written(text)
+    return said == pytest.approx(round(value, digits), abs=1e-9)
+
+
+def test_leads_of_factorjepa_are_the_studies() -> None:
+    told = table("FactorJEPA against")
+    assert set(AGAINST) < set(told)
+    for words, methods in AGAINST.items():
+        columns = [(d, s) for d in ("future_l1", "intervention_l1") for s in ("nano", "small")]
+        for cell, (diagnostic, scale) in zip(told[words], columns, strict=True):
+            method = methods[scale == "small"]
+            if not method:
+                assert cell == "-"
+                continue
+            found = contrast(OF_STUDY[scale], scale, FACTORJEPA[scale], method, diagnostic)
+            assert cell.startswith("**") == (found["decision"] == "better"), (words, cell, found["decision"])
+            if "%" in cell:
+                assert agrees(cell, abs(100 * (1 - float(found["ratio"])))), (words, cell, found["ratio"])
+                assert ("*worse*" in cell) == (float(found["effect"]) < 0), (words, cell)
+            if "not" in cell:
+                assert found["decision"].startswith(cell[cell.index("not") :]), (words, cell, found["decision"])
+
+
+def test_leads_over_the_other_competitors_span_what_the_study_has() -> None:
+    cells = next(cells for words, cells in table("FactorJEPA against").items() if "every other competitor" in words)
+    for cell, diagnostic in ((cells[0], "future_l1"), (cells[2], "intervention_l1")):
+        of_these = [row for row in rows("nano_competitors", "contrasts") if row["diagnostic"] == diagnostic]
+        others = [row for row in of_these if row["a"] == "factorjepa_chosen" and "auto_rgn" not in row["b"]]
+        decided = [row for row in others if row["decision"] == "better"]
+        undecided = {row["b"] for row in others} - {row["b"] for row in decided}
+        assert all("wise" in name for name in undecided)
+        assert bool(undecided) == ("WiSE-FT not resolved" in cell)
+        low, high = cell.strip("*").split(" to ")
+        leads = [100 * (1 - float(row["ratio"])) for row in decided]
+        assert agrees(low, min(leads))
+        assert agrees(high, max(leads))
+
+
+def test_the_table_of_the_look_back_is_its_study() -> None:
+    scores = [row for row in rows("nano_look", "scorecard") if row["headline"] == "True"]
+    means = {(row["method"], row["diagnostic"]): row["mean"] for row in scores}
+    told = table("on Auto-RGN's blocks, with stages and views")
+    assert set(told) == set(LOOKED)
+    for words, method in LOOKED.items():
+        for cell, diagnostic in zip(told[words], ("future_l1", "intervention_l1"), strict=False):
+            assert agrees(cell, float(means[method, diagnostic])), (words, cell)
+    gained = contrast("nano_look", "nano", "auto_rgn_views@look", "auto_rgn_views", "future_l1")
+    assert f"It takes {100 * (1 - float(gained['ratio'])):.1f} % off the error" in README
+
+
+def test_speeds_are_logged() -> None:
+    told = table("one H200, 384 px")
+    for words, keys in SPEED.items():
+        cells = next(cells for name, cells in told.items() if name.startswith(words))
+        for cell, arch in zip(cells, ("giant", "gigantic"), strict=True):
+            log = RESULTS / "h200" / f"paper_scale_{arch}_batch16_eight_bits_ahead.json"
+            assert agrees(cell, at(json.loads(log.read_text(encoding="utf-8")), keys)), (words, cell)
+
+
+def at(log: dict[str, Any], keys: Sequence[str]) -> float:
+    for key in keys:
+        log = log[key]
+    return float(log)  # type: ignore[arg-type]
+
+
+def test_what_the_truth_about_agents_takes_off_is_the_ladders() -> None:
+    told = re.search(r"takes ([\d.]+) % off at one second and 64 px, and ([\d.]+) % there", README)
+    assert told is not None
+    for said, ladder in zip(told.groups(), ("64_12", "128_8"), strict=True):
+        assert agrees(said, knowing_agents(RESULTS / "agents_ceiling" / f"ceiling_{ladder}.json")), ladder
+
+
+def knowing_agents(ladder: Path) -> float:
+    """From the look back to the last rung, in percent of the error of the query alone."""
+    l1 = {rung["rung"]: rung["l1"][0] for rung in json.loads(ladder.read_text(encoding="utf-8"))["rungs"]}
+    first, *_, last = l1.values()
+    return 100 * (l1["own place"] - last) / first

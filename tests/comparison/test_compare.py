@@ -98,6 +98,16 @@ class TestSensitivity:
         assert (row.decision, row.stable) == ("better", False)
         assert {each.name: each.agrees for each in row.sensitivities}["alt/auc"] is False
 
+    def test_a_construction_is_better_in_its_own_direction(self) -> None:
+        """A cosine is better for more, and the squared error beside it for less."""
+        both = rows_of({"a": 1.0, "b": 0.0}, infos=[MOTION]) + rows_of(
+            {"a": -1.0, "b": 0.0}, infos=[MOTION], variants=["alt/squared_error"]
+        )
+        found = compare(scores_of(both, [MOTION]), QUICK)
+        assert (found.contrasts[0].decision, found.contrasts[0].stable) == ("better", True)
+        squared = next(row for row in found.scores if row.variant == "alt/squared_error")
+        assert (squared.direction, squared.unit) == ("lower", "standardised squared error, clip")
+
     def test_one_horizon_that_points_the_other_way_makes_a_contrast_unstable(self) -> None:
         turned = rows_of({"a": -1.0, "b": 0.0}, variants=["pooled", "h1"]) + rows_of(
             {"a": 1.0, "b": 0.0}, variants=["h2"]

@@ -60,16 +60,18 @@ def test_joins_files_prints_decisions_and_writes_tables(
 def test_two_methods_that_somebody_asks_for_are_compared_too(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Auto-RGN over a control that no contrast of ours sets beside it; exploratory, and in the adjusted family."""
+    """Auto-RGN over a control that no contrast of ours sets beside it; adjusted among those that were asked for."""
     quick = ("--out", tmp_path / "out", "--replicates", 300, "--no-mixed")
     assert run(monkeypatch, *files, *quick) == 0
     before = Comparison.read(tmp_path / "out").contrasts
-    asked = ("--also", "mono_states_late:auto_rgn", "--also", "frozen:factorjepa")
+    asked = ("--also", "mono_states_late:auto_rgn", "--also", "frozen:factorjepa", "--also", "factorjepa:frozen")
     assert run(monkeypatch, *files, *quick, *asked) == 0
     after = Comparison.read(tmp_path / "out").contrasts
     more = [row for row in after if (row.a, row.b) not in {(one.a, one.b) for one in before}]
     assert {(row.a, row.b) for row in more} == {("mono_states_late", "auto_rgn")}  # the other is there, turned round
-    assert {row.family for row in more} == {"exploratory"}
+    assert {row.family for row in more} == {"asked for"}
+    kept = {(row.contrast, row.diagnostic): row.adjusted_p for row in after if row not in more}
+    assert kept == pytest.approx({(row.contrast, row.diagnostic): row.adjusted_p for row in before}, nan_ok=True)
     future = next(row for row in more if row.diagnostic == FUTURE.name)
     assert future.effect == pytest.approx(0.299, abs=0.01)
     assert future.decision == "better"
@@ -87,13 +89,13 @@ def test_pairs_that_were_asked_for_and_steps_without_factorjepa_are_printed(
         return capsys.readouterr().out
 
     unasked = said({"lora": 0.3, "dora": 0.0})
-    assert "ask with --also dora:lora" in unasked
+    assert "not compared by default: add --also dora:lora" in unasked
     asked = said({"lora": 0.3, "dora": 0.0}, "--also", "dora:lora")
     assert "asked for with --also, exploratory; positive favours the first" in asked
     (row,) = [line for line in asked[asked.index("Dora over Lora") :].splitlines() if "Future-frame L1" in line]
     assert float(row.split()[2]) == pytest.approx(0.3, abs=0.01)
     assert row.split()[-1] == "better"
-    assert "ask with --also" not in asked
+    assert "add --also" not in asked
     step = said({"auto_rgn_look": 0.0, "auto_rgn_views": 0.2})
     assert "Auto_Rgn_Look over Auto_Rgn_Views" in step
     frozen = said({"frozen": 0.5, "lora": 0.3})
@@ -120,7 +122,7 @@ def test_a_pair_that_cannot_be_compared_is_refused(
 def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Level over all tokens, and better on those with agents: a decision of its own, in the same adjusted family."""
+    """Level over all tokens, and better on those with agents: a decision of its own, and no other's."""
     level, apart = {"auto_rgn": 0.0, "factorjepa": 0.0}, {"auto_rgn": 0.3, "factorjepa": 0.0}
     rows = [*rows_of(level), *rows_of(apart, variants=["teacher_agents"], random=1)]
     scores_of(rows).write(tmp_path / "scores.parquet")
@@ -133,7 +135,7 @@ def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
     assert found["future_l1"].decision == "not separated"
     assert found["future_l1"].family == "primary"
     by_variant = found["future_l1/teacher_agents"]
-    assert (by_variant.decision, by_variant.family, by_variant.status) == ("better", "exploratory", "companion")
+    assert (by_variant.decision, by_variant.family, by_variant.status) == ("better", "asked for", "companion")
     assert by_variant.effect == pytest.approx(0.3, abs=0.02)
     assert Comparison.read(out).settings["variants"] == ["future_l1/teacher_agents"]
     assert run(monkeypatch, tmp_path, "--out", out, *quick) == 0  # the scores themselves are as they were

@@ -24,12 +24,15 @@ from factorjepa.diagnostics.evaluator import Evaluator
 from factorjepa.diagnostics.intervention_l1 import InterventionL1
 from factorjepa.diagnostics.leakage import Leakage
 from factorjepa.diagnostics.position_readout import PositionReadout, _agents
+from factorjepa.diagnostics.probed import Probed
 from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.resimulation import Worlds, removed_agents
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.diagnostics.truth import seen_agents, true_frames, truth_of
 from factorjepa.predictors import PerFactor
 from factorjepa.scores import DiagnosticInfo
+from factorjepa.statistics.measures import direction_of
+from factorjepa.statistics.variants import is_better_for_more_or_less
 from factorjepa.world import WorldSettings
 from factorjepa.world.interactions import Interaction
 
@@ -60,6 +63,22 @@ def test_who_knows_the_future_scores_best(scored: Any) -> None:
     for stable in ("rollout_drift", "horizon_decay", "exposure_gap", "tcc_cycle_back"):
         assert means(found[stable])["pooled"] == pytest.approx(0, abs=1e-6)
     assert means(found["tcc_kendall_tau"])["pooled"] == 1 == means(found["tcc_kendall_tau"])["alt/matched"]
+
+
+def test_every_variant_is_better_the_way_that_it_is_said_to_be(scored: Any) -> None:
+    """Sensitivities take decisions back by it. What probes read is left out: they learn from a few clips here."""
+    best, worst = scored(oracle), scored(constant)
+    apart = set()
+    for name, one in best.items():
+        if one.info.reduction != "mean" or isinstance(one, Probed | PositionReadout):
+            continue
+        poor = means(worst[name])
+        for variant, value in means(one).items():
+            if is_better_for_more_or_less(variant) and not math.isnan(value - poor[variant]):
+                gain = (value - poor[variant]) * (1 if direction_of(one.info, variant) == "higher" else -1)
+                assert gain >= -1e-6, f"{name}/{variant}"
+                apart |= {f"{name}/{variant}"} if gain > 1e-3 else set()
+    assert {"future_l1/pooled", "mask_slope/alt/auc", "mask_slope/hidden_0.5", "rollout_drift/q1"} <= apart
 
 
 def test_a_change_at_the_wrong_place_is_worse_than_none(evaluator: Make) -> None:

@@ -74,3 +74,21 @@ def test_a_study_that_was_moved_goes_on_where_it_was(
     elsewhere = asked.model_copy(update={"data": str(shutil.copytree("moved/dense", "other"))})
     with pytest.raises(TrainingError, match="data: study/dense; now there is data: "):
         run_study(elsewhere, Path("moved"), until="train")
+
+
+def test_runs_of_other_streets_of_the_same_name_are_refused(settings: Make, tmp_path: Path) -> None:
+    """Every study calls its streets `dense`: where they lie does not tell whose they are."""
+    chosen = settings(updates=1, validate_every=1, save_every=1)
+    training = chosen.model_dump(exclude={"data", "method", "seed"}, exclude_unset=True)
+    asked = resolve(
+        StudySettings, None, methods=("frozen",), seeds=(17,), training=training, clips=24, clips_per_source=1,
+        shares=(0.5, 0.25, 0.25), street=("size=32", "fps=8.0", "seconds=[6,6]"), windows=False, side_by_side=1,
+        decoder="none", examples=0, beside_teacher=0, teacher_device="cpu",
+    )  # fmt: skip
+    run_study(asked, tmp_path / "one", until="train")
+    other = asked.model_copy(update={"world_seed": asked.world_seed + 1})
+    run_study(other, tmp_path / "other", until="strata")
+    shutil.copytree(tmp_path / "one" / "runs", tmp_path / "other" / "runs")
+    with pytest.raises(TrainingError, match="was trained on another corpus, or on this one before it changed"):
+        run_study(other, tmp_path / "other", until="evaluate")
+    assert not (tmp_path / "other" / "scores").exists()

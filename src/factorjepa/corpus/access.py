@@ -135,6 +135,10 @@ class Corpus:
     def validation(self) -> ValidationClips:
         return ValidationClips(self.manifest.select(split=Split.VALIDATION), self._store)
 
+    def learnable(self) -> list[Clip]:
+        """What a run learns from, and what chooses its checkpoint."""
+        return [*self.manifest.select(split=Split.TRAIN), *self.manifest.select(split=Split.VALIDATION)]
+
     def audit(self) -> AuditClips:
         return AuditClips(self.manifest.select(split=Split.AUDIT), self._store)
 

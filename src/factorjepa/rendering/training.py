@@ -116,7 +116,8 @@ class DecoderTraining:
             for size in settings.sizes
             for batch in EvaluationLoader(chosen, settings.window(size), settings.batch, settings.workers)
         ]
-        with RunDirectory.begin(out, dump(settings), facts(), resume, beside=beside) as run:
+        clips = corpus.learnable()
+        with RunDirectory.begin(out, dump(settings), facts(), resume, beside=beside, clips=clips) as run:
             if run.steps():
                 self._load(run)
             best = _best(run)

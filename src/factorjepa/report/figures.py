@@ -87,7 +87,7 @@ def _over_others(material: Material, backbone: str, ours: str) -> tuple[list[Lin
     rows, others = material.contrasts(backbone), dict[str, Line]()
     for row in rows:
         over_another = row.a == ours and material.family(row.b) != "ablation"
-        if row.family == "exploratory" and over_another and row.b not in others:
+        if row.family != "primary" and over_another and row.b not in others:
             its = {one.diagnostic: one for one in rows if one.contrast == row.contrast}
             others[row.b] = Line(f"over {material.title_of(row.b)}", its)
     shown = [others[method] for method in material.methods(backbone) if method in others]

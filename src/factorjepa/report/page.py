@@ -217,7 +217,8 @@ def _contrasts(material: Material) -> Markup:
         "cities. Effect, units and p are the paper's: cities and sources vary, training seeds are averaged. The "
         f"deciding interval allows for few cities and for what another training would give{how}, and its adjusted p "
         "must pass as well: not resolved where it does not. H: Holm over the prespecified family; BH: "
-        "Benjamini-Hochberg over the rest, exploratory. Unstable: a sensitivity analysis takes the decision back."
+        "Benjamini-Hochberg over the rest, exploratory, and by itself over what was asked for. Unstable: a sensitivity "
+        "analysis takes the decision back."
     )
     return joined(tag("p", explained), made, _download("contrasts", "sensitivities"), said)
 

@@ -22,7 +22,7 @@ from .contrasts import PRESPECIFIED, Contrast, extended
 from .deciding import FEW_SEEDS, ONE_SEED, about_seeds, deciding, most_freedom
 from .estimand import Distribution, Estimator, Request
 from .intervals import bca, expected_coverage, p_value, separation
-from .measures import Array, Measure, alternatives_of, direction_of, measures_of
+from .measures import Array, Measure, alternatives_of, direction_of, measures_of, unit_of
 from .mixed import mixed_effects, observations
 from .multiplicity import benjamini_hochberg, holm
 from .pairing import Pair, Unpaired, lacking, missing_seeds, own_requests, pair_up, trained_once
@@ -33,7 +33,7 @@ from .ranks import rank_rows
 from .rows import NAN, ContrastRow, MixedCheck, ScoreRow
 from .sensitivity import sensitivities
 from .untested import untested
-from .variants import with_variants
+from .variants import SEPARATOR, with_variants
 from .verdict import LEAST_CITIES, RULE, UNTESTABLE, decide, decide_as_the_paper, verdict
 
 FEW_CITIES = 10  # fewer, and a 95 % interval may cover less than 90 %
@@ -127,7 +127,8 @@ class _Backbone:
         known = [*PRESPECIFIED, *extended(panel.methods, families)] if asked is None else list(asked)
         pairs = {frozenset((one.a, one.b)) for one in known}
         more = {pair: one for one in settings.also if (pair := frozenset((one.a, one.b))) <= {*panel.methods}}
-        self.contrasts = [*known, *(one for pair, one in more.items() if pair not in pairs)]
+        self.asked = [one for pair, one in more.items() if pair not in pairs]
+        self.contrasts = [*known, *self.asked]
         self.scores: list[ScoreRow] = []
         self.rows: list[ContrastRow] = []
 
@@ -160,17 +161,24 @@ class _Backbone:
                 self.rows.append(self._row(contrast, info, f"{UNTESTABLE}: {why}"))
 
     def _row(self, contrast: Contrast, info: DiagnosticInfo, decision: str = "") -> ContrastRow:
-        family = "primary" if contrast.confirmatory and info.status == "primary" else "exploratory"
+        asked = contrast in self.asked or SEPARATOR in info.name  # a variant that is compared by
+        tested = "primary" if contrast.confirmatory and info.status == "primary" else "exploratory"
+        family = "asked for" if asked else tested
         return ContrastRow(
             self.panel.backbone, contrast.name, contrast.a, contrast.b, info.name, info.status, family,
             decision=decision,
         )  # fmt: skip
 
     def adjust(self) -> None:
-        """Holm over the confirmatory family, Benjamini-Hochberg over the rest, then the decisions."""
+        """Holm over the confirmatory family, Benjamini-Hochberg over the others, then the decisions.
+
+        What somebody asked for is a family of its own: one large effect more, and the step-up procedure would make the
+        rest easier to decide.
+        """
         for family, adjustment, adjusted in (
             ("primary", "Holm", holm),
             ("exploratory", "Benjamini-Hochberg", benjamini_hochberg),
+            ("asked for", "Benjamini-Hochberg", benjamini_hochberg),
         ):
             tested = [row for row in self.rows if row.family == family and not np.isnan(row.p)]
             for row, value in zip(tested, adjusted([row.p for row in tested]), strict=True):
@@ -252,7 +260,8 @@ class _Backbone:
     ) -> ScoreRow:
         row = ScoreRow(
             self.panel.backbone, method, self.panel.title(method), self.panel.family(method), info.name,
-            measure.variant, measure.headline, info.status, direction_of(info, measure.variant), info.unit,
+            measure.variant, measure.headline, info.status, direction_of(info, measure.variant),
+            unit_of(info, measure.variant),
         )  # fmt: skip
         clips = self.panel.blocks[info.name].note
         its = found.get(request) if request else None

@@ -72,9 +72,34 @@ def leak(means: Array) -> Array:
     return _ratio(constant - crossed, np.where(constant > own, constant - own + LEAK_EPSILON, 0.0))
 
 
+_ERROR = "per token dimension, clip"
+# Variants that are another quantity than their diagnostic's headline: which way is better, and in what unit.
+_QUANTITIES: dict[str, list[tuple[str, Direction, str]]] = {
+    "motion_cosine": [("alt/squared_error", "lower", "standardised squared error, clip")],
+    "mask_slope": [
+        (r"(mse/)?hidden_.*|alt/(mse/)?auc", "lower", _ERROR),
+        (r"alt/(mse/)?relative", "lower", "share of the error that nothing hidden leaves, per unit of hidden share"),
+    ],
+    "rollout_drift": [(r"q\d+|alt/mean", "lower", _ERROR)],
+    "horizon_decay": [(r"early/h\d+", "lower", _ERROR)],
+    "tcc_kendall_tau": [("alt/matched", "higher", "share of moments, clip")],
+}
+
+
 def direction_of(info: DiagnosticInfo, variant: str) -> Direction:
     """Of one variant: a deficit is how much worse than the oracle, whatever the diagnostic's own direction."""
-    return "lower" if DEFICIT in variant.split("/") else info.direction
+    return "lower" if DEFICIT in variant.split("/") else _quantity(info, variant)[0]
+
+
+def unit_of(info: DiagnosticInfo, variant: str) -> str:
+    return _quantity(info, variant)[1]
+
+
+def _quantity(info: DiagnosticInfo, variant: str) -> tuple[Direction, str]:
+    for pattern, direction, unit in _QUANTITIES.get(info.name, ()):
+        if re.fullmatch(pattern, variant):
+            return direction, unit
+    return info.direction, info.unit
 
 
 def measures_of(

@@ -1,4 +1,4 @@
-"""Adjusted p-values: Holm for the confirmatory family, Benjamini-Hochberg for the exploratory rest."""
+"""Adjusted p-values: Holm for the confirmatory family, Benjamini-Hochberg for what is exploratory or asked for."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class ContrastRow:
     b: str
     diagnostic: str
     status: str
-    family: str  # primary (confirmatory) or exploratory
+    family: str  # primary (confirmatory), exploratory, or asked for: what is adjusted together
     effect: Number = NAN
     low: Number = NAN
     high: Number = NAN

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import ScoresError
-from ..scores import DiagnosticInfo, Scores
+from ..scores import Scores
 from ..words import nearest
-from .measures import direction_of
+from .measures import direction_of, unit_of
 
 SEPARATOR = "/"  # future_l1/teacher_agents
 # What a score is made of or read beside: a method is not better for more or less of it.
-_NEITHER = frozenset(("chance", "numerator", "denominator", "magnitude", "near_zero", "retained", "reversed"))
+_NEITHER = re.compile(r"(.*_)?(chance|numerator|denominator|magnitude|near_zero|retained|reversed)(/.*)?")
 
 
 def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
     """The same scores, and those of the `asked` variants, `DIAGNOSTIC/VARIANT`, under that name as companions.
 
-    They add to how many exploratory contrasts there are, and so to what each has to show. Those that stand there
-    already are left as they are.
+    Their contrasts are adjusted among those that were asked for, so that no other decision depends on what was. Those
+    that stand there already are left as they are.
     """
     asked = [name for name in dict.fromkeys(asked) if SEPARATOR not in name or name not in scores.diagnostics]
     diagnostics, tables = dict(scores.diagnostics), [scores.table]
@@ -43,7 +44,7 @@ def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
             )
         if info.reduction != "mean" or variant == info.headline:
             raise ScoresError(f"{name}: {info.title} is compared by that already, or by what is worked out of it")
-        if variant.partition(SEPARATOR)[0] in _NEITHER:
+        if not is_better_for_more_or_less(variant):
             raise ScoresError(f"{name}: of {variant} neither more nor less is better: it is told beside {info.title}")
         table = rows.select(variant=variant).table
         at = table.column_names.index("diagnostic")
@@ -51,11 +52,10 @@ def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
         tables.append(table.set_column(at, "diagnostic", pc.cast(named, table.schema.field(at).type)))
         diagnostics[name] = dataclasses.replace(
             info, name=name, title=f"{info.title}, {variant}", headline=variant, status="companion",
-            direction=direction_of(info, variant), unit=_unit(info, variant),
+            direction=direction_of(info, variant), unit=unit_of(info, variant),
         )  # fmt: skip
     return Scores(pa.concat_tables(tables), diagnostics, scores.evaluator, scores.runs) if asked else scores
 
 
-def _unit(info: DiagnosticInfo, variant: str) -> str:
-    """A slope is worked out of errors, which its variants are."""
-    return "per token dimension, clip" if info.name == "mask_slope" and "hidden_" in variant else info.unit
+def is_better_for_more_or_less(variant: str) -> bool:
+    return _NEITHER.fullmatch(variant) is None

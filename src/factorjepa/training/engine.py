@@ -123,6 +123,7 @@ class Engine:
             self._interpolate(RunDirectory.existing(Path(str(settings.base))), self.method.interpolation)
         self.optimiser = self._optimiser() if self.method.trains else None
         self.corpus = clip_identities(corpus.manifest)
+        self.learnable = corpus.learnable()
         self.trunk = self._trunk()
         self.step = 0
         self.best: tuple[int, Validation] | None = None
@@ -204,7 +205,9 @@ class Engine:
     ) -> RunDirectory:
         """The run's folder: begun by the first process, only read by the others."""
         known = facts() | {"processes": f"{self.processes.world} ({self.processes.mode})", **go}
-        begin = RunDirectory.begin(out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings), beside)
+        begin = RunDirectory.begin(
+            out, dump(self.settings), known, resume, LAYOUT, defaults(TrainSettings), beside, self.learnable
+        )
         return self.processes.by_first(lambda: stack.enter_context(begin)) or RunDirectory(out)
 
     def _accelerated(self) -> contextlib.AbstractContextManager[bool]:

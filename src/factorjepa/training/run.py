@@ -23,6 +23,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from .. import commands
+from ..corpus.manifest import Clip
+from ..corpus.seal import seal, unbroken
 from ..errors import TrainingError
 from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
 from .pathways import closed_at_the_end
@@ -32,6 +34,7 @@ CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
 )  # fmt: skip
 JUDGED_BY = "val/future_l1"  # lower is better: what chooses a run's checkpoint, and settings where validation chooses
+LEARNED_FROM = "learned from"  # in the environment: which clips
 AT_A_TIME, SINCE = "runs at a time", "since"  # in the environment of a run that was trained together with others
 Weights = dict[str, Tensor]
 
@@ -46,13 +49,13 @@ class RunDirectory:
     @contextlib.contextmanager
     def begin(
         cls, folder: Path, config: str, environment: dict[str, Any], resume: bool, layout: Sequence[str] = (),
-        defaults: Mapping[str, Any] | None = None, beside: Sequence[str] = (),
+        defaults: Mapping[str, Any] | None = None, beside: Sequence[str] = (), clips: Sequence[Clip] = (),
     ) -> Iterator[RunDirectory]:  # fmt: skip
         """The folder for writing, by one process at a time.
 
         A folder that holds a run is refused unless `resume`, and then only with the same configuration, except for the
-        keys of `layout` and for where what lies `beside` it is. A run that never reached its first checkpoint (its
-        settings were refused, say) begins anew.
+        keys of `layout` and for where what lies `beside` it is, and on the same `clips` to learn from. A run that never
+        reached its first checkpoint (its settings were refused, say) begins anew.
         """
         run = cls(folder)
         run.refuse_taken(resume)
@@ -60,11 +63,13 @@ class RunDirectory:
         with only_writer(run.folder, "training"):
             if started:
                 run.refuse_other(config, layout, defaults, beside=beside)
+                run.refuse_other_clips(clips)
             else:
                 for name in (METRICS, commands.FILE):
                     (run.folder / name).unlink(missing_ok=True)
                 shutil.rmtree(run.folder / EVENTS, ignore_errors=True)
-                write_text(run.folder / ENVIRONMENT, json.dumps(environment, indent=2))
+                learned = {LEARNED_FROM: seal(clips)} if clips else {}
+                write_text(run.folder / ENVIRONMENT, json.dumps(environment | learned, indent=2))
             write_text(run.folder / CONFIG, config)
             commands.record(run.folder)
             for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
@@ -265,6 +270,16 @@ class RunDirectory:
             f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
             f"{is_now or 'fewer settings'}. {advice}"
         )
+
+    def refuse_other_clips(self, clips: Sequence[Clip]) -> None:
+        """Unless those that the run learned from, its checkpoint chosen by some of them. Runs of before did not say."""
+        sealed = self._environment().get(LEARNED_FROM)
+        if sealed is not None and not unbroken(sealed, clips):
+            raise TrainingError(
+                f"{self.folder}: was trained on another corpus, or on this one before it changed: on {sealed['clips']} "
+                f"clips for training and validation, and these {len(clips)} are not the same. Train it anew in another "
+                "folder, or give it the corpus that it had"
+            )
 
 
 def _name(path: object) -> str | None:

@@ -26,6 +26,7 @@ import torch
 
 from ..commands import carry_out, command
 from ..config import defaults, dump
+from ..corpus.access import Corpus
 from ..errors import TrainingError
 from ..sharing import shared_gpu
 from ..signals import stopping
@@ -69,6 +70,13 @@ def refuse_others(jobs: Sequence[Job]) -> None:
             run.refuse_other(dump(job.settings), free, defaults(TrainSettings), advice, job.beside)
 
 
+def _refuse_other_clips(jobs: Sequence[Job]) -> None:
+    begun = [job for job in jobs if RunDirectory(job.out).steps()]
+    corpora = {data: Corpus.open(Path(data)).learnable() for data in {job.settings.data for job in begun}}
+    for job in begun:
+        RunDirectory(job.out).refuse_other_clips(corpora[job.settings.data])
+
+
 def train_all(
     jobs: Sequence[Job], device: torch.device, workers: int, progress: Callable[[int, int], object] | None = None
 ) -> None:
@@ -83,6 +91,7 @@ def train_all(
         told = made
 
     refuse_others(jobs)
+    _refuse_other_clips(jobs)
     for made_from_others in (False, True):  # WiSE-FT is made from finished runs
         left = [job for job in jobs if not job.done and (job.settings.base is not None) == made_from_others]
         beside = workers

@@ -130,7 +130,7 @@ def _show(found: Comparison, backbone: str, titles: dict[str, str], variants: Se
         console.print(f"{counted(more, 'contrast')} more: contrasts.csv", highlight=False)
     if not (confirmatory or exploratory or asked) and len(methods) > 1:
         pair = ":".join([*methods][:2])
-        console.print(f"No two of these methods are compared unasked; ask with --also {pair}", highlight=False)
+        console.print(f"These methods are not compared by default: add --also {pair}", highlight=False)
     for steps in _explained(found, backbone, titles):
         console.print(steps)
     for name in variants:
@@ -148,9 +148,8 @@ def _exploratory(
     """
     from ..statistics.contrasts import FROZEN, foremost
 
-    rows = [row for row in known if row.family == "exploratory"]
-    wanted = {frozenset((one["a"], one["b"])) for one in found.settings.get("also", ())}
-    asked = [row for row in rows if {row.a, row.b} in wanted]
+    rows = [row for row in known if row.family != "primary"]
+    asked = [row for row in rows if row.family == "asked for"]
     ours = foremost([row.method for row in found.scores if row.backbone == backbone])
     steps = {(step.a, step.b) for _, its in _ladders(found, backbone) for step in its}
     left = [row for row in rows if (row.a, row.b) not in steps and row not in asked]

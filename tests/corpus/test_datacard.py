@@ -11,9 +11,9 @@ from rich.console import Console
 from factorjepa.corpus.charts import composition_figure
 from factorjepa.corpus.composition import compose
 from factorjepa.corpus.datacard import write_datacard
-from factorjepa.corpus.inspection import describe, privacy_table, rejected_table
+from factorjepa.corpus.inspection import describe, privacy_table, rejected_tables
 from factorjepa.corpus.manifest import Manifest
-from factorjepa.corpus.rejected import Rejected, amounts_rejected, read_rejected, write_rejected
+from factorjepa.corpus.rejected import Rejected, amounts_rejected, read_in_part, read_rejected, write_rejected
 from factorjepa.errors import CorpusError
 
 from .clips import four_splits, make_clip
@@ -40,7 +40,36 @@ def test_what_was_left_out_is_read_back_and_counted_by_reason(tmp_path: Path) ->
     assert amounts == [
         ("reading", "unreadable", 1, 0.0), ("quality", "blurred", 2, 15.0), ("privacy", "failed checks", 1, 9.0),
     ]  # fmt: skip
-    assert "blurred" in printed(rejected_table(ROWS))
+    assert "blurred" in printed(rejected_tables(ROWS))
+    lines = (tmp_path / "rejected.csv").read_text().splitlines()
+    assert lines[0].startswith("file,source,clip_id,")
+    assert lines[1].startswith("talk.m4a,,,")
+    assert len(lines) == 1 + len(ROWS)
+
+
+def test_files_that_were_read_in_part_are_named_and_not_counted_as_left_out(tmp_path: Path) -> None:
+    part = [
+        Rejected("cut.ts", "reading", "damaged", "2 undecodable packets", "pune/s1/cut"),
+        Rejected("cut.ts", "reading", "shorter than stated", "9.0 s could be read of 60.0 s", "pune/s1/cut"),
+        Rejected("odd.mp4", "reading", "unreadable rest", "from 4.0 s on: cut off", "pune/s1/odd"),
+        Rejected("gone.mp4", "reading", "damaged", "1 damaged frame", "pune/s1/gone"),
+        Rejected("gone.mp4", "reading", "unreadable", "cut off", "pune/s1/gone"),  # nothing could be read of this one
+    ]
+    assert [(a.reason, a.files) for a in amounts_rejected(part)] == [("unreadable", ("gone.mp4",))]
+    assert read_in_part(part) == ["cut.ts", "odd.mp4"]
+    text = printed(rejected_tables(part))
+    assert "Read in part: cut.ts, odd.mp4" in text
+    assert "shorter" not in text
+    write_datacard(tmp_path, Manifest(four_splits()), [], {"privacy": "on"}, part[:3])
+    card = (tmp_path / "DATACARD.md").read_text()
+    assert "2 files could be read in part only." in card
+    assert "| stage |" not in card
+    assert "Left out" not in printed(rejected_tables(part[:3]))
+
+
+def test_of_many_files_the_first_are_named() -> None:
+    rows = [Rejected(f"{k}.mp4", "reading", "unreadable", "empty") for k in range(5)]
+    assert "0.mp4, 1.mp4, 2.mp4 and 2 more" in printed(rejected_tables(rows))
 
 
 def test_a_table_that_is_none_is_said(tmp_path: Path) -> None:

@@ -363,7 +363,8 @@ class TestCommand:
         made = command("ingest", tmp_path / "a", *words)
         assert made.returncode == 1
         assert "no clip came of this footage" in made.stderr
-        assert "rejected.parquet" in made.stderr
+        assert "rejected.csv" in made.stderr
+        assert "empty.mp4" in (tmp_path / "out" / "rejected.csv").read_text()
 
 
 class TestRefusals:

@@ -9,7 +9,7 @@ from ..storage import write_text
 from ..words import counted
 from .composition import Composition, compose
 from .manifest import Manifest
-from .rejected import Rejected, amounts_rejected
+from .rejected import REJECTED_CSV, Rejected, amounts_rejected, read_in_part
 
 DATACARD = "DATACARD.md"
 _INTENDED = (
@@ -48,12 +48,12 @@ def write_datacard(
         _table(("city", *whole.city_by_mode.columns, "total"), _cities(whole)),
     ]
     if rejected:
-        rows = [(r.stage, r.reason, str(r.count), f"{r.seconds:.1f}") for r in amounts_rejected(rejected)]
-        parts += [
-            "## Left out",
-            _table(("stage", "reason", "count", "seconds"), rows),
-            "Each with its detail: `rejected.parquet`.",
-        ]
+        parts += ["## Left out"]
+        if rows := [(r.stage, r.reason, str(r.count), f"{r.seconds:.1f}") for r in amounts_rejected(rejected)]:
+            parts += [_table(("stage", "reason", "count", "seconds"), rows)]
+        if damaged := read_in_part(rejected):
+            parts += [f"{counted(len(damaged), 'file')} could be read in part only."]
+        parts += [f"Each with its detail: `{REJECTED_CSV}`."]
     path, text = folder / DATACARD, "\n\n".join(parts) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)

@@ -5,7 +5,7 @@ Names and values from a corpus are `Text`: square brackets in them are theirs, n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -15,10 +15,11 @@ from rich.text import Text
 from ..words import counted
 from .composition import Amount, Composition, Quantiles
 from .manifest import Manifest
-from .rejected import Rejected, amounts_rejected
+from .rejected import Rejected, amounts_rejected, read_in_part
 from .splits import Split
 
 _COUNTED = "privacy_"  # attributes that count what the privacy filter did
+_NAMED = 3  # files of a row
 
 # Measures that the simulator takes from ground truth, in the order and the words in which they are shown.
 MEASURES = {
@@ -53,15 +54,24 @@ def describe(name: str, composition: Composition) -> RenderableType:
     return Group(*parts)
 
 
-def rejected_table(rejected: Iterable[Rejected]) -> Table:
-    """What was left out of a corpus, by stage and reason."""
+def rejected_tables(rejected: Sequence[Rejected]) -> RenderableType:
+    """What was left out of a corpus, by stage and reason, and files of which only a part could be read."""
     table = _table("Left out")
     for column in ("stage", "reason", "count", "minutes"):
         table.add_column(column, justify="left" if column in ("stage", "reason") else "right")
+    table.add_column("of", overflow="fold")
     for amount in amounts_rejected(rejected):
         minutes = f"{amount.seconds / 60:.1f}" if amount.seconds else "-"
-        table.add_row(amount.stage, amount.reason, str(amount.count), minutes)
-    return table
+        table.add_row(amount.stage, amount.reason, str(amount.count), minutes, Text(_some(amount.files)))
+    parts: list[RenderableType] = [table] if table.row_count else []
+    if damaged := read_in_part(rejected):
+        parts.append(Text(f"Read in part: {_some(damaged)}"))
+    return Group(*parts)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of many names, and how many there are besides."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: Mapping[str, str]) -> Table:

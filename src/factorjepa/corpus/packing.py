@@ -29,6 +29,7 @@ _NOTES = (
     ".json",
     ".md",
     ".txt",
+    ".csv",
     ".parquet",
 )  # what describes a corpus beside its manifest moves along
 

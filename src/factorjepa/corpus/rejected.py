@@ -1,7 +1,13 @@
-"""What did not become clips, and why: `rejected.parquet` beside the manifest, one row per file, shot or clip."""
+"""What did not become clips, and why: `rejected.parquet` beside the manifest, one row per file, shot or clip.
+
+`rejected.csv` says the same to whoever has a spreadsheet; programs read the other. Rows that are `partial` say of a
+file that it could not be read to its end or without gaps: what could be read of it was used.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,9 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import CorpusError
-from ..storage import write_atomic
+from ..storage import write_atomic, write_text
 
-REJECTED = "rejected.parquet"
+REJECTED, REJECTED_CSV = "rejected.parquet", "rejected.csv"
+DAMAGED, SHORTER, REST = "damaged", "shorter than stated", "unreadable rest"
+_PARTIAL = {DAMAGED, SHORTER, REST}
 _SCHEMA = pa.schema(
     [
         ("file", pa.string()), ("source", pa.string()), ("clip_id", pa.string()), ("shot", pa.int64()),
@@ -41,6 +49,11 @@ class Rejected:
     def seconds(self) -> float:
         return self.t_end - self.t_start if self.t_start is not None and self.t_end is not None else 0.0
 
+    @property
+    def partial(self) -> bool:
+        """Whether this says that a file was read in part, and not what was left out of it."""
+        return self.stage == "reading" and self.reason in _PARTIAL
+
 
 @dataclass(frozen=True)
 class RejectedAmount:
@@ -50,22 +63,37 @@ class RejectedAmount:
     reason: str
     count: int
     seconds: float
+    files: tuple[str, ...]  # that it was left out of, or that were left out
 
 
 def amounts_rejected(rows: Iterable[Rejected]) -> list[RejectedAmount]:
     """By stage, in the order in which they judge, and by reason, the most frequent first."""
-    rows = list(rows)
+    rows = [row for row in rows if not row.partial]
     counts = Counter((row.stage, row.reason) for row in rows)
     stages = ("reading", "shots", "quality", "privacy", "writing")
     order = sorted(counts.items(), key=lambda item: (stages.index(item[0][0]), -item[1], item[0][1]))
-    return [
-        RejectedAmount(stage, reason, count, sum(r.seconds for r in rows if (r.stage, r.reason) == (stage, reason)))
-        for (stage, reason), count in order
-    ]
+    amounts = []
+    for (stage, reason), count in order:
+        its = [row for row in rows if (row.stage, row.reason) == (stage, reason)]
+        files = tuple(dict.fromkeys(row.file for row in its))
+        amounts.append(RejectedAmount(stage, reason, count, sum(row.seconds for row in its), files))
+    return amounts
+
+
+def read_in_part(rows: Iterable[Rejected]) -> list[str]:
+    """Files of which only a part could be read, each once; one of which nothing could be read is left out instead."""
+    rows = list(rows)
+    nothing = {row.file for row in rows if row.stage == "reading" and not row.partial}
+    return list(dict.fromkeys(row.file for row in rows if row.partial and row.file not in nothing))
 
 
 def write_rejected(folder: Path, rows: Sequence[Rejected]) -> None:
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=_SCHEMA)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _SCHEMA.names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_text(folder / REJECTED_CSV, text.getvalue())
     write_atomic(folder / REJECTED, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
 
 

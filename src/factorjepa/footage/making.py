@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..corpus.rejected import Rejected
+from ..corpus.rejected import DAMAGED, REST, SHORTER, Rejected
 from ..engines import Here, Lost, Processes, still_alive
 from ..errors import FactorJEPAError, StorageError
 from ..storage import write_text
@@ -98,6 +98,8 @@ class _Maker:
         self._job, self._made, self._settings, self._repeats = job, made, job.settings, repeats
         self._video = SourceVideo(job.path, job.source.file)
         self._outcomes: dict[int, Outcome] = {}  # by the number of the span
+        self._lengths: dict[int, float] = {}  # seconds of spans that have no outcome yet
+        self._settled = 0.0  # seconds of those that have one
         self._handed: list[Outcome] = []  # of clips that somebody makes: what is said of them if nobody survives it
         self._ending: list[Rejected] = []  # what concerns the source as a whole
         self._framing: Framing | None = None
@@ -113,15 +115,15 @@ class _Maker:
         for number, outcome in engine.run(make_clip, self._jobs()):
             if isinstance(outcome, Lost):
                 outcome = self._lost(self._handed[number], outcome)
-            self._outcomes[outcome.number] = outcome
+            self._settle(outcome)
             for stage, seconds in outcome.spent.items():
                 self._made.spent[stage] = self._made.spent.get(stage, 0.0) + seconds
         seconds, stated = self._frames / self._settings.clips.fps, self._job.source.seconds
         self._made.seconds = seconds
         if faulty := str(self._video.faults):
-            self._concerning_all("damaged", faulty)
+            self._concerning_all(DAMAGED, faulty)
         if seconds and stated - seconds > max(1.0, 0.02 * stated):
-            self._concerning_all("shorter than stated", f"{seconds:.1f} s could be read of {stated:.1f} s")
+            self._concerning_all(SHORTER, f"{seconds:.1f} s could be read of {stated:.1f} s")
         outcomes = [self._outcomes[number] for number in sorted(self._outcomes)]
         rejected = [*(one.rejected for one in outcomes if one.rejected), *self._ending]
         return {
@@ -140,6 +142,7 @@ class _Maker:
         reached = 0.0
         try:
             for number, span in enumerate(self._spans()):
+                self._lengths[number] = span.length / self._settings.clips.fps
                 job = self._job_of(number, span)
                 if job is not None:
                     still_alive(0)  # those who make clips are watched themselves
@@ -169,7 +172,6 @@ class _Maker:
         try:
             for frame in ahead(self._decoded()) if self._cores > 1 else self._decoded():
                 still_alive(settings.limits.patience)
-                self.underway.reached(frame.at)
                 self._deinterlaced = frame.deinterlaced
                 gap = frame.broken or (before is not None and frame.at - before.at > settings.shots.max_gap)
                 with timing(self._made.spent, "shots"):
@@ -208,19 +210,25 @@ class _Maker:
         if isinstance(span, ShortShot):
             detail = f"{span.length / fps:.2f} s of at least {self._settings.clips.min_seconds:g} s"
             rejected = Rejected(source.file, "shots", "short shot", detail, source.source, **place)
-            self._outcomes[number] = Outcome(number, rejected=rejected)
+            self._settle(Outcome(number, rejected=rejected))
             return None
         clip_id = f"{source.source}#{span.shot}.{span.clip}"
         path = f"clips/{source.source}/{span.shot}-{span.clip}.mp4"
         there = self._repeats.get(clip_id) or whole(self._job, path, place)
         shown = not self._job.audit or clip_id in self._repeats or sheet_path(self._job.out, clip_id).exists()
         if there is not None and shown:
-            self._outcomes[number] = Outcome(number, there)
+            self._settle(Outcome(number, there))
             return None
         frames = np.stack([one.picture for one in span.frames])
         return ClipJob(
             self._job, number, clip_id, path, place, frames, span.before, span.length, self._transforms(), there
         )
+
+    def _settle(self, outcome: Outcome) -> None:
+        """The line of progress counts this: decoding runs ahead of what comes after it, often most of the work."""
+        self._outcomes[outcome.number] = outcome
+        self._settled += self._lengths.pop(outcome.number)
+        self.underway.reached(self._settled)
 
     def _lost(self, clip: Outcome, lost: Lost) -> Outcome:
         assert clip.rejected is not None
@@ -237,8 +245,10 @@ class _Maker:
         self._ending.append(Rejected(self._job.source.file, "reading", reason, detail, self._job.source.source))
 
     def _refuse_rest(self, reached: float, why: str) -> None:
-        start = f"from {reached:.1f} s on: " if reached else ""
-        self._concerning_all("unreadable", start + why)
+        if reached:
+            self._concerning_all(REST, f"from {reached:.1f} s on: {why}")
+        else:
+            self._concerning_all("unreadable", why)
 
     def _decoded(self) -> Iterator[Decoded]:
         frames = self._video.frames()

@@ -11,14 +11,13 @@ import hashlib
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..storage import write_text
 
 FOLDER = "underway"
-_EVERY = 1.0  # seconds between two looks, and between two tellings of one source
+_EVERY = 1.0  # seconds between two looks
 
 
 class Underway:
@@ -26,20 +25,18 @@ class Underway:
 
     def __init__(self, out: Path, source: str) -> None:
         self._path = _folder(out) / f"{hashlib.sha256(source.encode()).hexdigest()[:24]}.json"
-        self._source, self._said, self._seconds = source, 0.0, 0.0
+        self._source, self._seconds = source, 0.0
 
     def died_making_a_clip(self) -> bool:
         """Whether a process that made clips of this source itself ended in the middle of one."""
         return bool(_read(self._path).get("making"))
 
     def reached(self, seconds: float) -> None:
-        """So far it is decoded. Told now and then."""
+        """So many seconds of it are clips now, or left out."""
         self._seconds = seconds
-        if time.monotonic() - self._said >= _EVERY:
-            self.tell()
+        self.tell()
 
     def tell(self, making: bool = False) -> None:
-        self._said = time.monotonic()
         told = {"source": self._source, "seconds": self._seconds, "making": making}
         write_text(self._path, json.dumps(told, ensure_ascii=False))
 

@@ -103,7 +103,8 @@ def _say_derived(sources: Sequence[Path], found: Sequence[Listed]) -> None:
 
 
 def _report(out: Path, result: Ingested) -> None:
-    from ..corpus.inspection import rejected_table
+    from ..corpus.inspection import rejected_tables
+    from ..corpus.rejected import REJECTED_CSV
     from ..corpus.splits import Split
     from ..errors import CorpusError
 
@@ -111,11 +112,11 @@ def _report(out: Path, result: Ingested) -> None:
         damaged = "\n".join(f"  {what}" for what in result.repaired)
         _say(f"{counted(len(result.repaired), 'damaged file')} made again:\n{damaged}", error=True)
     if result.rejected:
-        error_console.print(rejected_table(result.rejected))
+        error_console.print(rejected_tables(result.rejected))
     manifest = result.manifest
     if not len(manifest):
         raise CorpusError(
-            f"{out}: no clip came of this footage; what was left out, and why: {out / 'rejected.parquet'}. Give it "
+            f"{out}: no clip came of this footage; what was left out, and why: {out / REJECTED_CSV}. Give it "
             "more sources, or other settings in another folder"
         )
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
@@ -127,7 +128,7 @@ def _report(out: Path, result: Ingested) -> None:
         again = "; ".join(f"factorjepa {verb} {out}" for verb in behind)
         _say(f"what was made of this corpus does not know its new clips; add them, in this order: {again}", error=True)
     hours = sum(clip.seconds for clip in manifest) / 3600
-    left = f"; what was left out, and why: {out / 'rejected.parquet'}" if result.rejected else ""
+    left = f"; what was left out, and why: {out / REJECTED_CSV}" if result.rejected else ""
     _say(
         f"{counted(len(manifest), 'clip')} ({hours:.2f} h) in {out}{left}. "
         f"Look: factorjepa inspect {out}; factorjepa preview {out}"

@@ -38,7 +38,7 @@ def inspect(
     """
     from ..corpus.charts import composition_figure
     from ..corpus.composition import compose
-    from ..corpus.inspection import compare, describe, privacy_table, rejected_table
+    from ..corpus.inspection import compare, describe, privacy_table, rejected_tables
     from ..corpus.manifest import Manifest
     from ..corpus.rejected import read_rejected
     from ..errors import ConfigError
@@ -52,7 +52,7 @@ def inspect(
         console.print(describe(str(folder), composition))
         rejected = read_rejected(folder)
         if rejected:
-            console.print(rejected_table(rejected))
+            console.print(rejected_tables(rejected))
         if statement := read_statement(folder):
             console.print(privacy_table(manifest, rejected, statement))
     if figure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -263,6 +264,21 @@ def test_simulate_says_what_it_repaired(command: Command, tmp_path: Path) -> Non
     ran = command(*words)
     assert "1 damaged clip made again:" in ran.stderr
     assert f"{victim}: had " in ran.stderr
+
+
+@pytest.mark.parametrize(("file", "named"), [("out/a.bin", "out/a.bin: the disk is full"),
+                                             (None, "a file that is written: the disk is full")])  # fmt: skip
+def test_a_full_disk_is_said_wherever_it_strikes(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str | None, named: str
+) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file)
+
+    monkeypatch.setattr(Manifest, "read", full)
+    ran = command("inspect", tmp_path)
+    assert ran.returncode == 1
+    assert named in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.parametrize(("name", "complaint"), [("tpu", "there is no device 'tpu': choose cpu or cuda"),

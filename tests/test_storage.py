@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 
 from factorjepa.errors import StorageError
 from factorjepa.storage import (
@@ -128,8 +129,39 @@ class TestAtomicWrites:
 
     def test_a_file_in_place_of_the_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
-        with pytest.raises(StorageError, match="file"):
+        with pytest.raises(StorageError, match="file: is a file, where a folder has to be"):
             write_text(tmp_path / "file" / "a.txt", "y")
+
+    def test_a_link_that_leads_nowhere_in_place_of_the_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path / "gone")
+        with pytest.raises(StorageError, match="link: is a link that leads nowhere, where a folder has to be"):
+            write_text(tmp_path / "link" / "a.txt", "y")
+
+    @pytest.mark.parametrize("cause", ["words", "context"])
+    def test_a_library_that_hides_what_the_system_said_is_understood(self, tmp_path: Path, cause: str) -> None:
+        def safetensors(temporary: Path) -> None:
+            temporary.write_text("some")
+            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+        def torch(temporary: Path) -> None:
+            try:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            finally:
+                raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
+
+        with pytest.raises(StorageError, match=r"a\.bin: the disk is full"):
+            write_atomic(tmp_path / "a.bin", safetensors if cause == "words" else torch)
+        assert os.listdir(tmp_path) == []
+
+    def test_what_is_no_refusal_of_the_system_stays_what_it_is(self, tmp_path: Path) -> None:
+        def wrong(temporary: Path) -> None:
+            try:
+                raise FileNotFoundError("elsewhere")
+            except FileNotFoundError:
+                raise ValueError("of another kind")  # noqa: B904
+
+        with pytest.raises(ValueError, match="of another kind"):
+            write_atomic(tmp_path / "a.bin", wrong)
 
 
 pieces = st.lists(

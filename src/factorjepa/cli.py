@@ -12,6 +12,7 @@ from rich.markup import escape
 from . import __version__, commands
 from .errors import AlreadyReported, FactorJEPAError
 from .signals import handling
+from .storage import DISK_FULL, storage_error
 from .terminal import console, error_console
 from .verbs import (
     comparison,
@@ -106,4 +107,10 @@ def _main() -> None:
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        where = error.filename or "a file that is written"  # not every library says which
+        error_console.print(f"[bold red]error:[/] {escape(str(storage_error(where, error)))}", soft_wrap=True)
         sys.exit(1)

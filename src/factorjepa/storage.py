@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,20 @@ from .errors import StorageError
 
 PARTIAL = ".partial"
 _LOCK = ".writer.lock"
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_IN_WORDS = re.compile(r"\(os error (\d+)\)")
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within: what the system refuses is said of `path`, with advice."""
+    try:
+        yield
+    except Exception as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        raise storage_error(path, refused) from error
 
 
 @contextlib.contextmanager
@@ -26,18 +40,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-        mode = temporary.stat().st_mode  # that of any new file: some libraries write for the owner alone
-        temporary.unlink()
-        yield temporary
-        temporary.chmod(mode)
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-        _fsync_folder(path.parent)
-    except OSError as error:
-        raise storage_error(path, error) from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch()
+            mode = temporary.stat().st_mode  # that of any new file: some libraries write for the owner alone
+            temporary.unlink()
+            yield temporary
+            temporary.chmod(mode)
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
+            _fsync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -53,9 +66,21 @@ def write_text(path: Path, text: str) -> None:
     write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def storage_error(path: Path, error: OSError) -> StorageError:
+def refusal(error: BaseException) -> OSError | None:
+    """The system's refusal to write behind an error; nothing where it is another kind of error.
+
+    safetensors tells it in words alone, and what torch.save raises for a file that is open has it as its context.
+    """
+    if isinstance(error, OSError):
+        return error
+    if numbered := _IN_WORDS.search(str(error)):
+        return OSError(int(numbered[1]), os.strerror(int(numbered[1])))
+    return error.__context__ if type(error) is RuntimeError and isinstance(error.__context__, OSError) else None
+
+
+def storage_error(path: Path | str, error: OSError) -> StorageError:
     """Turn an OSError met while writing `path` into advice."""
-    if error.errno in _DISK_FULL:
+    if error.errno in DISK_FULL:
         return StorageError(
             f"{path}: the disk is full ({error.strerror}). Finished files are kept and complete: free some space "
             "or choose another folder, then run the same command again to continue."
@@ -63,8 +88,12 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return StorageError(f"{path}: not writable ({error.strerror}). Choose a folder you may write to.")
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-        file = next((one for one in (path, *path.parents) if one.is_file()), path)
-        return StorageError(f"{file}: is a file, where a folder has to be. Choose another folder, or delete the file.")
+        in_the_way = next((one for one in (Path(path), *Path(path).parents) if one.is_file() or one.is_symlink()), None)
+        if in_the_way is not None:
+            what = "a file" if in_the_way.is_file() else "a link that leads nowhere"
+            return StorageError(
+                f"{in_the_way}: is {what}, where a folder has to be. Choose another folder, or delete it."
+            )
     return StorageError(f"{path}: could not be written ({error.strerror or error}).")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +15,24 @@ from safetensors.torch import save_file
 from factorjepa import commands
 from factorjepa.errors import StorageError, TrainingError
 from factorjepa.training.restore import best_step
-from factorjepa.training.run import CHECKPOINTS, RunDirectory
+from factorjepa.training.run import BEST, CHECKPOINTS, RunDirectory
 
 CONFIG = "method: full\nlr: 0.1\n"
 
 
 def begun(folder: Path, config: str = CONFIG, resume: bool = False):  # type: ignore[no-untyped-def]
     return RunDirectory.begin(folder, config, {"torch": "2"}, resume)
+
+
+@contextlib.contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Within: larger files are refused, as by a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -29,6 +43,25 @@ def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert all(torch.equal(read[name], weights[name]) for name in weights)
     assert state["step"] == 7
     assert torch.equal(state["rng"], torch.arange(3))
+
+
+@pytest.mark.parametrize("large", ["weights", "state"])
+def test_a_checkpoint_that_does_not_fit_is_said_and_leaves_nothing(tmp_path: Path, large: str) -> None:
+    sizes = {"weights": 10, "state": 10, large: 1 << 18}
+    with begun(tmp_path / "run") as run, files_up_to(1 << 16):
+        run.save(1, {"a": torch.zeros(10)}, {"m": torch.zeros(10)})
+        with pytest.raises(StorageError, match=r"step-000002: the disk is full .* free some space"):
+            run.save(2, {"a": torch.zeros(sizes["weights"])}, {"m": torch.zeros(sizes["state"])})
+        assert run.steps() == [1]
+        assert [path.name for path in (run.folder / CHECKPOINTS).iterdir()] == ["step-000001"]
+
+
+def test_a_record_that_does_not_fit_is_said(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run, files_up_to(1 << 16):
+        with pytest.raises(StorageError, match=r"metrics.jsonl: the disk is full"):
+            run.log({"step": 1, "words": "x" * (1 << 17)})
+        run.forget_after(0)
+        assert run.metrics() == []
 
 
 def test_a_half_written_checkpoint_is_not_seen_and_is_cleared_away(tmp_path: Path) -> None:
@@ -143,20 +176,20 @@ def test_altered_bytes_of_weights_are_noticed(dtype: torch.dtype, tmp_path: Path
             run.weights("last")
 
 
-def test_where_the_best_checkpoint_was_deleted_the_last_one_is_taken(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_the_best_checkpoint_was_deleted_no_other_stands_in_for_it_unasked(tmp_path: Path) -> None:
     with begun(tmp_path / "run") as run:
         for step in (1, 2):
             run.save(step, {"a": torch.full((1,), float(step))}, {})
         run.mark_best(1)
         assert best_step(run) == 1
         shutil.rmtree(tmp_path / "run" / CHECKPOINTS / "step-000001")
-        assert best_step(run) == 2
-        assert "best checkpoint is gone" in caplog.text
+        with pytest.raises(TrainingError, match="checkpoint that validation chose was deleted"):
+            best_step(run)
         assert run.weights("last")["a"].tolist() == [2.0]
         with pytest.raises(TrainingError, match="its best checkpoint was deleted"):  # whoever asks for no other
             run.weights()
+        (tmp_path / "run" / BEST).unlink()
+        assert best_step(run) == 2
 
 
 def test_checkpoints_of_before_the_seal_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,6 @@ from .learner import Learner
 from .origin import open_backbone
 from .run import BEST, CONFIG, RunDirectory, Weights
 from .settings import TrainSettings
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,16 @@ def settings_of(run: RunDirectory) -> TrainSettings:
 
 
 def best_step(run: RunDirectory) -> int:
-    """The step that validation chose; the last one where nothing was chosen yet, or that checkpoint is gone."""
+    """The step that validation chose; the last one where nothing was chosen yet."""
     steps = run.steps()
     if not steps:
         raise TrainingError(f"{run.folder}: has no checkpoint yet; train it first")
     if run.best is None:
         if (run.folder / BEST).is_symlink():
-            log.warning("%s: its best checkpoint is gone; the last one, step %d, is taken", run.folder, steps[-1])
+            raise TrainingError(
+                f"{run.folder}: the checkpoint that validation chose was deleted. Train it again; or delete "
+                f"{run.folder / BEST}, and the last one, step {steps[-1]}, is taken"
+            )
         return steps[-1]
     return run.best
 

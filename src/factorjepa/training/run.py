@@ -26,7 +26,7 @@ from .. import commands
 from ..corpus.manifest import Clip
 from ..corpus.seal import seal, unbroken
 from ..errors import TrainingError
-from ..storage import PARTIAL, only_writer, refuse_busy, storage_error, write_text
+from ..storage import PARTIAL, only_writer, refuse_busy, write_text, writing
 from .pathways import closed_at_the_end
 from .sealed import read_sealed, write_sealed
 
@@ -107,20 +107,20 @@ class RunDirectory:
         """A checkpoint of `step`, whole or not at all."""
         final = self._checkpoint(step)
         temporary = final.with_name(f".{final.name}{PARTIAL}")
+        shutil.rmtree(temporary, ignore_errors=True)
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            write_sealed(temporary / "weights.safetensors", weights)
-            torch.save(state, temporary / "state.pt")
-            shutil.copymode(temporary / "state.pt", temporary / "weights.safetensors")  # was for the owner alone
-            for path in (*temporary.iterdir(), temporary):
-                _fsync(path)
-            os.rename(temporary, final)
-            _fsync(final.parent)
-        except SafetensorError as error:  # it does not say ENOSPC as an OSError would
-            raise TrainingError(f"{final}: could not be written ({error}); earlier checkpoints are whole") from error
-        except OSError as error:
-            raise storage_error(final, error) from error
+            with writing(final):
+                temporary.mkdir(parents=True)
+                write_sealed(temporary / "weights.safetensors", weights)
+                with open(temporary / "state.pt", "wb") as opened:  # a path would not tell why it could not be written
+                    torch.save(state, opened)
+                shutil.copymode(temporary / "state.pt", temporary / "weights.safetensors")  # was for the owner alone
+                for path in (*temporary.iterdir(), temporary):
+                    _fsync(path)
+                os.rename(temporary, final)
+                _fsync(final.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)  # there only if it failed
         return final
 
     def load(self, step: int, device: torch.device | str = "cpu") -> tuple[Weights, dict[str, Any]]:
@@ -147,9 +147,10 @@ class RunDirectory:
     def mark_best(self, step: int) -> None:
         """Let `best` point to a checkpoint, in one rename."""
         temporary = self.folder / f".{BEST}{PARTIAL}"
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(Path(CHECKPOINTS) / f"step-{step:06d}")
-        os.replace(temporary, self.folder / BEST)
+        with writing(self.folder / BEST):
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(Path(CHECKPOINTS) / f"step-{step:06d}")
+            os.replace(temporary, self.folder / BEST)
 
     @property
     def best(self) -> int | None:
@@ -164,7 +165,8 @@ class RunDirectory:
                 shutil.rmtree(self._checkpoint(step))
 
     def log(self, record: dict[str, Any]) -> None:
-        with open(self.folder / METRICS, "a", encoding="utf-8") as opened:
+        path = self.folder / METRICS
+        with writing(path), open(path, "a", encoding="utf-8") as opened:
             opened.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:

@@ -19,7 +19,11 @@ def chosen_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"there is no device {name!r}: choose cpu or cuda (cuda:1 for the second GPU)") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"there is no device {name!r}: choose cpu or cuda (cuda:1 for the second GPU)")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device {name!r} was asked for, and no CUDA device can be used here: choose cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {name!r} was asked for, and there are {torch.cuda.device_count()} GPUs, from cuda:0")
     return device

@@ -211,7 +211,9 @@ class StudySettings(Settings):
                 more = f"Give {listed(none)} a share: shares={list(self.shares)} are of train, validation and test"
             else:
                 more = f"clips={enough} gives every split some" if enough else "set more clips, or other shares"
-            raise ConfigError(f"{streets} no {listed(lacks)} clips, which every run needs. {more}")
+            what = {"train": "to learn from", "validation": "to choose checkpoints with"}
+            missing = listed([f"{split} clips {what.get(split, 'to measure on')}" for split in lacks])
+            raise ConfigError(f"{streets} no {missing}. {more}")
         if compared and given[measured] < 2:
             more = f"clips={enough} gives them two" if enough else "set more clips, or other shares"
             raise ConfigError(

@@ -283,11 +283,15 @@ def test_views_alone_are_a_control_of_auto_rgn() -> None:
 
 def test_the_look_back_by_name_is_the_one_that_the_study_measured() -> None:
     study = resolve(StudySettings, "chosen", ["methods=[auto_rgn_views@look]"])
-    measured = study.jobs(Path("data"), Path("runs"))[0].settings.resolved_method()
-    named = resolve(TrainSettings, "nano", data="-", method="auto_rgn_look").resolved_method()
+    settings = study.jobs(Path("data"), Path("runs"))[0].settings
+    spec, scope = "nano", settings.scope
+    measured = levelled(spec, settings.resolved_method(), scope, settings.budget(spec))
+    alone = resolve(TrainSettings, "nano", data="-", method="auto_rgn_look")
+    named = levelled(spec, alone.resolved_method(), alone.scope, alone.budget(spec))
     told = {"name", "title", "why", "matched"}
     assert named.predictor.recalled
     assert {f.name for f in dataclasses.fields(named) if getattr(named, f.name) != getattr(measured, f.name)} == told
+    assert count_trainable(spec, named, alone.scope) == count_trainable(spec, measured, scope) == 3_292_890
 
 
 class TestVariants:

@@ -19,7 +19,7 @@ from factorjepa.diagnostics.evaluation import Registered, evaluate
 from factorjepa.diagnostics.registry import DIAGNOSTICS
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.diagnostics.several import SideBySide
-from factorjepa.errors import ConfigError, DiagnosticsError, ScoresError
+from factorjepa.errors import ConfigError, CorpusError, DiagnosticsError, ScoresError
 from factorjepa.missing import Missing, told
 from factorjepa.scores import Scores
 from factorjepa.training.engine import Engine
@@ -166,6 +166,16 @@ def test_runs_that_cannot_be_read_or_opened_are_named_and_the_others_measured(tr
     assert set(made.failed) == {str(absent), str(garbled), str(homeless)}
     assert "is not a run" in made.failed[str(absent)]
     assert "gone.safetensors" in made.failed[str(homeless)]
+
+
+def test_a_corpus_that_is_not_where_its_run_says_is_asked_for(trained: Trained, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(trained("full"), moved, symlinks=True)
+    config = (moved / "config.yaml").read_text()
+    (moved / "config.yaml").write_text(re.sub(r"^data: .*$", "data: streets-of-elsewhere", config, flags=re.MULTILINE))
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    with pytest.raises(CorpusError, match=r"streets-of-elsewhere: the corpus that it was trained on .* --data"):
+        evaluate([moved], tmp_path / "out", settings, CPU)
 
 
 def test_runs_under_other_conditions_are_named_and_not_joined(trained: Trained, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def test_it_says_where_it_began_and_whether_that_was_better(ask: Ask, tmp_path: 
     assert before is not None
     assert f"({before:.4f} before training)" in told.stdout
     worse = ask(method="auto_rgn", updates=1, lr=50.0, final_lr=50.0, warmup=0, out="burnt")
-    assert "no checkpoint is better than the start of training" in worse.stdout
+    assert "none is better than the start of training" in " ".join(worse.stdout.split())
     frozen = ask(method="frozen", out="frozen")
-    assert "best at step 0" in frozen.stdout
+    assert "best checkpoint at step 0" in frozen.stdout
     assert "before training" not in frozen.stdout
 
 
@@ -54,6 +54,12 @@ def test_settings_that_a_method_has_nothing_to_do_with_are_refused_by_name_and_p
     assert "method 'auto_rgn' has nothing that branch_rate would change" in " ".join(refused.stderr.split())
     assert ask(method="auto_rgn", updates=1, branch_rate=4.0).returncode == 0
     assert ask("branch_rate=4", method="auto_rgn_look", updates=1, out="look").returncode == 0
+    assert "or give it a branch: predictor.recalled=true" in refused.stderr
+    assert ask("branch_rate=4", "predictor.recalled=true", method="auto_rgn", updates=1, out="taken").returncode == 0
+    without_room = ask("branch_rate=4", method="lora", updates=1, out="lora").stderr
+    assert "leave it out" in without_room
+    assert "recalled" not in without_room
+    assert "gates are of methods that read agents" in ask("gate_rate=2", method="auto_rgn_look", out="gates").stderr
 
 
 def test_a_file_in_the_runs_place_is_left_alone(ask: Ask, tmp_path: Path) -> None:
@@ -70,3 +76,18 @@ def test_going_on_with_other_clips_a_pass_says_which_batch_it_takes(ask: Ask) ->
     refused = ask("--resume", "batch=3")
     assert refused.returncode == 1
     assert "Set batch so that 1 process times batch is 2 again" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("--device", "tpu"), "there is no device 'tpu': choose cpu or cuda"),
+     (("--device", "meta"), "there is no device 'meta'"),
+     (("--method", "auto_rgn", "method=full"), "method=full: --method auto_rgn says otherwise"),
+     (("data=elsewhere",), "the corpus is the first argument"),
+     (("windows=nowhere",), "nowhere: no such folder of decoded windows")],
+)  # fmt: skip
+def test_what_would_be_ignored_or_fail_later_is_refused(words: tuple[str, ...], said: str, ask: Ask) -> None:
+    refused = ask(*words, updates=1)
+    assert refused.returncode == 1
+    assert said in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr

@@ -50,7 +50,9 @@ LOOKING = dataclasses.replace(
     name="auto_rgn_look",
     title="Auto-RGN + views + look back",
     why="what a wide look at the context's last frames adds: on nano more than all that is known about agents",
-    predictor=MonolithicOptions(recalled=True, recall_hidden=1330),  # as wide as docs/results/nano_look measured it
+    predictor=MonolithicOptions(
+        recalled=True, recall_hidden=1330, extra_hidden=1142
+    ),  # as docs/results/nano_look has it
     matched=False,
 )
 

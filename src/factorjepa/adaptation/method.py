@@ -36,6 +36,7 @@ class Stage:
 WHOLE_RUN = (Stage("training", 1.0),)
 PLAIN = MonolithicOptions()  # V-JEPA's own predictor
 PREDICTION_ONLY = LossWeights(factor=0.0, visibility=0.0, separation=0.0, sparsity=0.0)
+NEW_BRANCHES: tuple[PredictorScope, ...] = ("all", "head")  # what trains of a predictor where a fresh branch can learn
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Method:
             raise TrainingError(f"method {self.name!r}: the stages' shares add up to {shares:g}, not 1")
         if self.objective == "released" and self.predictor != PLAIN:
             raise TrainingError(f"method {self.name!r} keeps V-JEPA's own predictor: it has no options to change")
-        if self.predictor.recalled and self.predictor_scope not in ("all", "head"):
+        if self.predictor.recalled and self.predictor_scope not in NEW_BRANCHES:
             raise TrainingError(f"method {self.name!r}: recalled is a new branch, which this method does not train")
         if self.losses.places and not (self.reads_states and self.predictor.interactions == "motion"):
             raise TrainingError(

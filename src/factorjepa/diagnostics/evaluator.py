@@ -12,6 +12,7 @@ import torch
 from .. import __version__
 from ..corpus.access import AuditClips, ClipSet, Corpus
 from ..corpus.loader import Batch
+from ..corpus.manifest import MANIFEST
 from ..corpus.windows import WindowSpec
 from ..errors import CorpusError, TeacherError
 from ..scores import ENCODER
@@ -45,6 +46,11 @@ class Conditions:
     def of(cls, settings: TrainSettings, data: Path | None, targets: Path | None) -> Conditions:
         """Of a run; another corpus or other packets may stand in for its own."""
         corpus = str(data or settings.data)
+        if data is None and not (Path(corpus) / MANIFEST).is_file():
+            raise CorpusError(
+                f"{corpus}: the corpus that it was trained on is not there, as its path reads from here; name it with "
+                "--data, or give the command where the run was trained"
+            )
         own = settings.targets if data is None else None
         return cls(
             corpus, str(targets or own or Path(corpus) / "targets"), settings.arch, settings.weights, settings.window,

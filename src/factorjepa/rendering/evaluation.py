@@ -132,8 +132,8 @@ def check_fits(studio: Studio, looking: Looking, evaluator: Evaluator) -> None:
     refuse_other_latents(studio.stored, named, evaluator.conditions.arch, evaluator.reference.digest())
     if strange := studio.stored.never_met(evaluator.conditions.window, evaluator.conditions.context):
         log.warning(
-            "%s has never met %s: its pictures, the oracle's too, will be poorer; train a decoder for these runs with "
-            "`factorjepa decode train`",
+            "%s was not trained on %s: its pictures, the oracle's too, will be poorer; train a decoder for these runs "
+            "with `factorjepa decode train`",
             studio.stored.name,
             strange,
         )

@@ -90,6 +90,8 @@ class Engine:
                 f"batch={settings.batch}: set batch to {len(training) // world} or less"
             )
         decoded = Path(settings.windows) if settings.windows else None
+        if decoded is not None and not decoded.is_dir():
+            raise TrainingError(f"{decoded}: no such folder of decoded windows; leave windows out to decode the clips")
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
             replication=settings.replication, rank=rank, world=world, memory_gb=settings.memory_gb, decoded=decoded,

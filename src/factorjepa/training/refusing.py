@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from ..adaptation import Method
+from ..adaptation.method import NEW_BRANCHES
 from ..adaptation.prepare import ADAPTERS
 from ..backbones.masks import future_split
 from ..backbones.spec import BackboneSpec
@@ -38,10 +39,14 @@ def accepted(settings: TrainSettings, device: torch.device, processes: Processes
 
 def refuse_idle(settings: TrainSettings, given: Iterable[str]) -> None:
     """What somebody set by name and this method has nothing to set with would pass for a change. Presets may say it."""
-    if idle := sorted(settings.resolved_method().idle_settings.intersection(given)):
+    method = settings.resolved_method()
+    if idle := sorted(method.idle_settings.intersection(given)):
+        more = "; gates are of methods that read agents" if idle == ["gate_rate"] else ""
+        if "branch_rate" in idle and method.objective != "released" and method.predictor_scope in NEW_BRANCHES:
+            more = ", or give it a branch: predictor.recalled=true is a look back"
         raise TrainingError(
             f"method {settings.method!r} has nothing that {listed(idle)} would change: leave "
-            f"{'it' if len(idle) == 1 else 'them'} out, or add a branch, such as the look back of predictor.recalled=1"
+            f"{'it' if len(idle) == 1 else 'them'} out{more}"
         )
 
 

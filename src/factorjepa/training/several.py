@@ -118,8 +118,9 @@ def _train_alone(job: Job, device: torch.device, go: Mapping[str, str]) -> None:
     except RuntimeError as error:
         if not _no_room(error):
             raise
+        first = (str(error) or type(error).__name__).splitlines()[0]
         raise TrainingError(
-            f"{job.out}: does not fit into the GPU's memory even alone ({str(error).splitlines()[0]}). Lower batch, "
+            f"{job.out}: does not fit into the GPU's memory even alone ({first}). Lower batch, "
             "raise accumulate so that an update has as many clips, and start anew in another folder"
         ) from error
 

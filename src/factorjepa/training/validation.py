@@ -1,6 +1,6 @@
 """Validation: Future-frame error against the frozen pretrained encoder, and how it grows as the context is hidden.
 
-Every method is measured in the same space (decision P5): affine-free LayerNormed tokens of the pretrained
+Every method is measured in the same space (decision D5): affine-free LayerNormed tokens of the pretrained
 encoder. Its own momentum encoder's space is reported beside it.
 """
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..terminal import console, counting
+from .devices import chosen_device
 
 if TYPE_CHECKING:
     from ..corpus.splits import Split
@@ -44,6 +45,8 @@ def targets(
     """
     folder = out or data / TARGETS
     chosen = _splits(split)
+    if device is not None:
+        chosen_device(device)  # refused here: features that need none would not ask
     if report:
         _report(data, folder, chosen, replication, sample, device)
         return

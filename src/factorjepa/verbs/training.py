@@ -22,9 +22,11 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Settings as key=value, for example updates=200.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="What adapts: see `factorjepa methods`.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="What adapts: see `factorjepa methods` (default: factorjepa).")
+    ] = None,
     preset: Annotated[str, typer.Option(help="nano, small, vitg_1b, vitG_2b, or a YAML file.")] = "nano",
-    seed: Annotated[int | None, typer.Option(help="Of everything random in the run.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything random in the run (default: 17).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu or cuda (default: cuda where there is one).")] = None,
     trunk_cache: Annotated[
@@ -32,6 +34,8 @@ def train(
     ] = None,
 ) -> None:
     """Adapt a pretrained backbone to a corpus with one method; all methods run under one protocol.
+
+    Settings are those of the preset (nano: 100 updates of 8 clips); which there are: configs/nano.yaml.
 
     Example:  [bold]factorjepa train out --out runs/factorjepa --method factorjepa updates=200[/bold]
     On 8 GPUs:  [bold]torchrun --nproc-per-node 8 -m factorjepa train out --out runs/a[/bold]
@@ -44,6 +48,9 @@ def train(
         from ..training.run import CONFIG, RunDirectory
         from ..training.settings import TrainSettings
 
+    if device is not None:
+        chosen_device(device)
+    _refuse_contradictions(overrides or [], method=method, seed=seed, trunk_cache=trunk_cache)
     with Processes.started(device) as processes:
         with quitting():
             folder = RunDirectory(out)
@@ -67,18 +74,35 @@ def train(
         found, before = finished.validation, folder.error_before()
         began = "" if before is None or not finished.best else f" ({before:.4f} before training)"
         console.print(
-            f"{finished.run}: best at step {finished.best}, validation Future-frame L1 {found.future_l1:.4f}{began}, "
-            f"mask-ratio slope {found.slope:.4f}",
+            f"{finished.run}: best checkpoint at step {finished.best}, validation Future-frame L1 "
+            f"{found.future_l1:.4f}{began}, mask-ratio slope {found.slope:.4f}",
             highlight=False,
             soft_wrap=True,
             markup=False,
         )
         if before is not None and finished.best and found.future_l1 >= before:
-            console.print("no checkpoint is better than the start of training: try a smaller lr, or more updates")
+            console.print(
+                "It is the best of the trained ones, and none is better than the start of training: try a smaller lr, "
+                "or more updates", soft_wrap=True,
+            )  # fmt: skip
         if finished.stopped:
             console.print(f"stopped at step {finished.step}; add --resume to go on", highlight=False)
     if finished.stopped:
         raise typer.Exit(143)
+
+
+def _refuse_contradictions(overrides: list[str], **options: object) -> None:
+    """What is said twice would be decided by an order that nobody sees."""
+    from ..errors import ConfigError
+
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key == "data":
+            raise ConfigError(f"{override}: the corpus is the first argument; leave this out")
+        if options.get(key) is not None:
+            raise ConfigError(
+                f"{override}: --{key.replace('_', '-')} {options[key]} says otherwise; leave one of them out"
+            )
 
 
 def trunk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from factorjepa.errors import ReportError
-from factorjepa.report.curves import COLOURS, Run, apart, labels_of, running_mean, training_curve
+from factorjepa.report.curves import COLOURS, Run, apart, differing, labels_of, running_mean, training_curve
 
 from .conftest import Make
 
@@ -52,7 +53,7 @@ def test_a_method_that_appears_twice_is_told_apart_by_folder(run: Make) -> None:
 
 
 def test_the_figure_names_methods_stages_and_terms(run: Make, tmp_path: Path) -> None:
-    runs = [run("a"), run("b", method="full", until=20), run("c", method="frozen")]
+    runs = [Run.read(one) for one in (run("a"), run("b", method="full", until=20), run("c", method="frozen"))]
     picture = training_curve(runs, tmp_path / "curve.svg").read_text(encoding="utf-8")
     for words in ("0.3200  FactorJEPA", "0.3600  Full fine-tuning", "0.4000  Frozen V-JEPA", "head", "interactions",
                   "prediction", "factor targets", "bands: stages of FactorJEPA"):  # fmt: skip
@@ -63,7 +64,7 @@ def test_the_figure_names_methods_stages_and_terms(run: Make, tmp_path: Path) ->
 
 
 def test_a_picture_has_the_width_of_a_page_and_lines_in_their_colours(run: Make, tmp_path: Path) -> None:
-    path = training_curve([run("a"), run("b", method="full")], tmp_path / "figures" / "curve.png")
+    path = training_curve([Run.read(run("a")), Run.read(run("b", method="full"))], tmp_path / "figures" / "curve.png")
     image = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
     assert image.width == 1440
     colours = {colour for _, colour in image.getcolors(maxcolors=2**20) or []}
@@ -72,16 +73,26 @@ def test_a_picture_has_the_width_of_a_page_and_lines_in_their_colours(run: Make,
 
 
 def test_a_run_that_makes_no_update_is_drawn_alone_as_well(run: Make, tmp_path: Path) -> None:
-    assert training_curve([run("a", method="frozen")], tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
+    assert (
+        training_curve([Run.read(run("a", method="frozen"))], tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
+    )
+
+
+def test_runs_that_were_validated_on_other_windows_are_told(run: Make) -> None:
+    alike = [Run.read(run("a")), Run.read(run("b", method="full"))]
+    assert differing(alike) == []
+    fewer = dataclasses.replace(alike[1], validated_on=(*alike[1].validated_on, ("validation_clips", 2)))
+    known = dict(alike[0].validated_on)["validation_clips"]
+    assert differing([alike[0], fewer]) == [f"validation_clips {known} and 2"]
 
 
 def test_what_cannot_be_drawn_says_why(run: Make, tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="png, pdf or svg, not 'jpg'"):
-        training_curve([run("a")], tmp_path / "curve.jpg")
+        training_curve([Run.read(run("a"))], tmp_path / "curve.jpg")
     empty = run("b")
     (empty / "metrics.jsonl").unlink()
     with pytest.raises(ReportError, match="has recorded nothing yet"):
-        training_curve([empty], tmp_path / "curve.png")
+        Run.read(empty)
     (empty / "config.yaml").write_text("arch: nano\nsteps: 10\n")
     with pytest.raises(ReportError, match="runs of `factorjepa train`"):
-        training_curve([empty], tmp_path / "curve.png")
+        Run.read(empty)

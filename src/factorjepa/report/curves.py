@@ -23,6 +23,7 @@ from ..errors import ReportError
 from ..storage import atomic_path
 from ..training.run import CONFIG, RunDirectory
 from ..training.settings import TrainSettings
+from ..words import listed
 
 VALIDATION = "val/future_l1"
 TERMS = {
@@ -40,6 +41,7 @@ _STYLE: Any = {
     "xtick.labelsize": 7.0, "ytick.labelsize": 7.0, "svg.fonttype": "none", "svg.hashsalt": "factorjepa",
 }  # fmt: skip
 _WIDTH, _LETTER = 7.2, 0.063  # inches: two columns of a paper, and a letter of a name to the right of the lines
+_WINDOWS = ("validation_clips", "replication", "size", "frames", "fps", "context")
 _SMOOTHED = 1 / 15  # of the run: what a running mean is taken over
 
 Series = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps, values
@@ -53,6 +55,7 @@ class Run:
     method: Method
     updates: int  # as planned; the record may end earlier
     records: tuple[dict[str, Any], ...]
+    validated_on: tuple[tuple[str, Any], ...] = ()  # settings that say which windows: errors on others do not compare
 
     @classmethod
     def read(cls, folder: Path) -> Run:
@@ -61,7 +64,8 @@ class Run:
         if "method" not in asked:
             raise ReportError(f"{folder}: its {CONFIG} names no method; curves show runs of `factorjepa train`")
         settings = resolve(TrainSettings, run.folder / CONFIG)
-        found = cls(run.folder.name, settings.resolved_method(), settings.updates, tuple(run.metrics()))
+        windows = (("data", Path(settings.data).name), *((key, getattr(settings, key)) for key in _WINDOWS))
+        found = cls(run.folder.name, settings.resolved_method(), settings.updates, tuple(run.metrics()), windows)
         if not len(found.series(VALIDATION)[0]):
             raise ReportError(f"{folder}: has recorded nothing yet; draw it after the first validation")
         return found
@@ -85,12 +89,21 @@ class Run:
         return [span for span in named if span[1] < span[2]]
 
 
-def training_curve(runs: Sequence[Path], path: Path) -> Path:
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Settings in which the runs' validation windows differ, as `validation_clips 24 and 2`."""
+    found = []
+    for key in dict.fromkeys(key for run in runs for key, _ in run.validated_on):
+        values = list(dict.fromkeys(str(dict(run.validated_on).get(key)) for run in runs))
+        found += [f"{key} {listed(values)}"] if len(values) > 1 else []
+    return found
+
+
+def training_curve(runs: Sequence[Run], path: Path) -> Path:
     """Draw the runs into `path`; its suffix says as what (png, pdf, svg)."""
     kind = path.suffix.removeprefix(".") or "png"
     if kind not in ("png", "pdf", "svg"):
         raise ReportError(f"{path}: figures are written as png, pdf or svg, not {kind!r}")
-    data = _drawn([Run.read(run) for run in runs], kind)
+    data = _drawn(runs, kind)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
     return path

@@ -19,9 +19,15 @@ def curve(
 
     Example:  [bold]factorjepa curve runs/factorjepa runs/auto_rgn --out curve.png[/bold]
     """
-    from ..report.curves import training_curve
+    from ..report.curves import Run, differing, training_curve
 
-    written = training_curve(runs, out)
+    read = [Run.read(run) for run in runs]
+    if others := differing(read):
+        error_console.print(
+            f"The runs were not validated on the same windows ({'; '.join(others)}): their errors do not compare.",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    written = training_curve(read, out)
     console.print(f"{written}: the training curve of {counted(len(runs), 'run')}", highlight=False, soft_wrap=True)
 
 

@@ -116,10 +116,11 @@ class Session:
             self.case("latency", "graph", lambda: model_latency(subject, scenery, "graph", warmup, runs).as_json())
 
     def more(self, subject: Subject) -> None:
-        fastest, runs = "compiled" if subject.compiled else "eager", 2 if self.arguments.quick else 50
+        fastest = "compiled" if subject.compiled else "eager"
+        warmup, runs = (1, 2) if self.arguments.quick else (50, 500)
         views = self.trained(subject, cached=True, viewed=CURRICULUM_VIEWS)
         self.case("training", f"{fastest}, cache, views", views)
-        self.case("latency", "end to end", lambda: end_to_end_latency(subject, self.scenery, fastest, 2, runs))
+        self.case("latency", "end to end", lambda: end_to_end_latency(subject, self.scenery, fastest, warmup, runs))
 
     def without_cudnn(self) -> None:
         """For the rest of the session: should its attention refuse a shape, all else is still worth measuring."""

@@ -55,7 +55,8 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[bool]:
 def _growing_in_place(device: torch.device) -> Iterator[None]:
     """Batches of clips with many agents and with few leave holes in what an allocator holds: 27 to 37 GiB for 20 to 23.
 
-    Segments that grow where they are have none. Whoever has told the allocator something is left alone.
+    Segments that grow where they are have none. Whoever has told the allocator something is left alone; so is a process
+    that has used the GPU before, whose allocator listens no more.
     """
     if device.type != "cuda" or any(name in os.environ for name in _ALLOCATOR):
         yield

@@ -12,7 +12,8 @@ A backward pass counts twice the forward pass of what trains. One update shows a
     predictor    Q, branches, dictionaries and the covariances of L_sep, forwards and backwards, for each policy
 
 Not counted: norms, softmax, GELU, rotary turns, optimiser; what is computed again to save memory; and gathers that are
-done as products. So the share of the peak (`mfu`) is a lower bound of how busy the arithmetic units are.
+done as products. So the share of the peak (`mfu`) is a lower bound of how busy the arithmetic units are. The peak is
+that of bf16, whatever a block multiplies in: products in eight bits are done at up to twice of it.
 
 Shapes: c context tokens, t target tokens, N agents, P pairs of a clip.
 """

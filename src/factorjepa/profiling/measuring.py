@@ -59,7 +59,7 @@ def profile(
     fastest: Way = "compiled" if subject.compiled else "eager"
     ways: tuple[Way, ...] = (fastest, "graph") if subject.device.type == "cuda" else (fastest,)
     cases += [(latency, way, functools.partial(_model, subject, scenery, way, warmup, runs)) for way in ways]
-    cases.append((latency, "end to end", lambda: end_to_end_latency(subject, scenery, fastest, warmup // 10, runs)))
+    cases.append((latency, "end to end", lambda: end_to_end_latency(subject, scenery, fastest, warmup, runs)))
     for into, name, measure in cases:
         attempt(into, name, measure)
         tell(found)

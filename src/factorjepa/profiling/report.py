@@ -77,13 +77,13 @@ def _latency_note(found: dict[str, Any]) -> str:
     note = f"95 % of {found['runs']} within {found['p95_ms']:.1f} ms"
     if "decode_ms" in found:
         return f"{note}; decoding {found['decode_ms']:.0f} ms, preprocessing {found['preprocess_ms']:.0f} ms"
-    return note + (f"; MFU {found['mfu']:.0%}" if found["mfu"] is not None else "")
+    return note + (f"; MFU {found['mfu']:.0%} of the bf16 peak" if found["mfu"] is not None else "")
 
 
 def _training_note(found: dict[str, Any]) -> str:
     parts = [f"{sum(found['tflop_per_clip'].values()):.3g} TFLOP a clip"]
     if found["mfu"] is not None:
-        parts.append(f"MFU {found['mfu']:.0%}")
+        parts.append(f"MFU {found['mfu']:.0%} of the bf16 peak")
     if found["agents_seen"] is not None:
         parts.append(f"under the masks {found['agents_seen']:.1f} agents, {found['pairs_seen'] or 0:.0f} pairs")
     return "; ".join(parts)

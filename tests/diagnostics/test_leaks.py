@@ -1,4 +1,4 @@
-"""Decision P1: what comes after the context changes no prediction, whichever diagnostic asks and whoever answers."""
+"""Decision D1: what comes after the context changes no prediction, whichever diagnostic asks and whoever answers."""
 
 from __future__ import annotations
 

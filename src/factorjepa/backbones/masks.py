@@ -2,7 +2,7 @@
 
 Shapes: B clips, T tubelets, R rows, C columns, k kept positions, N = T*R*C tokens in time-major raster order.
 
-Two samplers. `context_masks` is this project's protocol (decision P3): block policies thin the context grid,
+Two samplers. `context_masks` is this project's protocol (decision D3): block policies thin the context grid,
 the future is always predicted whole, and a clip's mask depends on nothing but (replication, clip). `released_masks` is
 V-JEPA's own batch sampler, for continual pretraining. All blocks are full-time tubes.
 """

@@ -1,7 +1,7 @@
 """Edited clips as views: the generator's edits of a batch, and the evidence about agents that they leave.
 
 Object states of an edited clip come from the evidence outside the edit: what lies under it was seen in pixels that are
-no longer there (decision P7).
+no longer there (decision D7).
 
 Shapes: B clips, T frames, s mask grid, Q evidence cells a frame, C rows of evidence.
 """

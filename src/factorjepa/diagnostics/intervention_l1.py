@@ -104,7 +104,7 @@ class InterventionL1(Diagnostic):
             self._companions(scene, "counterfactual_", [one], "no agent is seen")
 
     def _companions(self, scene: Scene, prefix: str, responses: Sequence[Response], why: str) -> None:
-        """Where it matters most, and by how much the prediction reacts at all (decision P17)."""
+        """Where it matters most, and by how much the prediction reacts at all (decision D17)."""
         epsilon = self.settings.interventions.epsilon
         local = [one.local_error_B / (epsilon + one.local_effect_B) for one in responses]
         self._mean(scene, f"{prefix}localised", responses, local, why)

@@ -1,6 +1,6 @@
 """Mask-ratio slope: how much worse the prediction becomes as the context is hidden (appendix D).
 
-A model that is bad at full context has a small slope: the curve and its area stand beside it (decision P17).
+A model that is bad at full context has a small slope: the curve and its area stand beside it (decision D17).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Position read-out: where agents will be when the window ends, read linearly from the predicted tokens around them.
 
-Future-frame error hardly sees where an agent is (decision P17); this does. Truth is known of audit clips alone:
+Future-frame error hardly sees where an agent is (decision D17); this does. Truth is known of audit clips alone:
 each source is answered by probes fitted on other sources.
 
 Shapes: n agents, D width.

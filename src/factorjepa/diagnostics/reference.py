@@ -1,4 +1,4 @@
-"""The frozen pretrained encoder: the space in which every method is measured (decision P5)."""
+"""The frozen pretrained encoder: the space in which every method is measured (decision D5)."""
 
 from __future__ import annotations
 

@@ -115,6 +115,23 @@ def test_the_table_of_the_look_back_is_its_study() -> None:
     assert f"It takes {100 * (1 - float(gained['ratio'])):.1f} % off the error" in README
 
 
+def test_steps_beside_a_look_back_are_as_decided_as_readme_says() -> None:
+    steps = list(zip(list(LOOKED.values())[1:], LOOKED.values(), strict=False))
+    decided = {
+        (a, diagnostic): found
+        for a, b in steps
+        for diagnostic in ("future_l1", "intervention_l1")
+        if (found := contrast("nano_look", "nano", a, b, diagnostic))["decision"] in ("better", "worse")
+    }
+    to_the_look_back = {(a, d) for a, _ in steps[:2] for d in ("future_l1", "intervention_l1")}
+    assert to_the_look_back < set(decided)
+    ((method, diagnostic),) = set(decided) - to_the_look_back
+    assert (LOOKED["the same in FactorJEPA's channels"], "intervention_l1") == (method, diagnostic)
+    told = re.search(r"Of those after it one is: channels are ([\d.]+) % ahead .* on Intervention L1", README)
+    assert told is not None
+    assert agrees(told[1], 100 * (1 - float(decided[method, diagnostic]["ratio"])))
+
+
 def test_speeds_are_logged() -> None:
     told = table("one H200, 384 px")
     for words, keys in SPEED.items():

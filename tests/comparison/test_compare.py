@@ -17,6 +17,7 @@ from factorjepa.scores import Scores
 from factorjepa.statistics import PRESPECIFIED, CompareSettings, Comparison, Contrast, ContrastRow, compare
 from factorjepa.statistics.contrasts import extended
 from factorjepa.statistics.measures import measures_of
+from factorjepa.statistics.mixed import Observations, mixed_effects
 from factorjepa.statistics.ranks import FAMILIES
 
 from .tables import ACTION, FUTURE, MOTION, SLOPE, Row, rows_of, scores_of
@@ -180,6 +181,19 @@ class TestMixedEffects:
         row = contrast(rows_of({"a": -0.5, "b": 0.0}), self.MIXED)
         assert row.mixed.supportive
         assert row.mixed.effect == pytest.approx(row.effect, abs=1e-6)  # balanced: the same estimate
+
+    @pytest.mark.parametrize("seed", [3, 5, 21, 24, 28, 34])  # at a boundary, where L-BFGS alone ends without a result
+    def test_a_fit_at_a_boundary_is_found_all_the_same(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        source = np.repeat(np.arange(12), 4)
+        clip = random.normal(size=48)
+        values = [clip + 0.01 * first + 0.02 * random.normal(size=48) for first in (1, 1, 1, 0, 0, 0)]
+        fit = mixed_effects(
+            Observations(np.stack(values, 1).ravel(), np.tile([1, 1, 1, 0, 0, 0], 48), np.tile([17, 29, 43] * 2, 48),
+                         np.repeat(source // 3, 6), np.repeat(source, 6))
+        )  # fmt: skip
+        assert fit.converged
+        assert fit.effect == pytest.approx(np.mean(values[:3]) - np.mean(values[3:]), abs=1e-6)
 
     def test_a_singular_fit_is_reported_as_one(self) -> None:
         assert "singular" in contrast(rows_of({"a": -0.5, "b": 0.0}, cities=3, noise=1.0), self.MIXED).mixed.note

@@ -81,7 +81,7 @@ def mixed_effects(data: Observations) -> MixedEffects:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             model = MixedLM(value / scale, fixed, city, exog_re=per_city, exog_vc=spec if nested else None)
-            fit = model.fit(reml=True, method="lbfgs")
+            fit = model.fit(reml=True, method=["lbfgs", "powell"])  # gradients end at a boundary, by the last bit
     except (np.linalg.LinAlgError, ValueError) as error:
         return MixedEffects(float("nan"), float("nan"), f"failed: {error}")
     warned = [str(w.message) for w in said if issubclass(w.category, ConvergenceWarning)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -91,6 +93,26 @@ def test_a_profile_measures_every_case_and_shows_it(found: dict[str, Any]) -> No
     text = shown.get()
     assert f"{uncached['clips_per_s']:.2f} clips/s" in text
     assert "5 agents and 10 pairs a clip" in text
+    assert "paper's ceiling" not in text
+    assert "MFU" not in text
+
+
+def test_where_the_paper_has_a_ceiling_it_stands_beside_what_was_measured(found: dict[str, Any]) -> None:
+    """The figures are a CPU's; what a GPU adds to them is set by hand."""
+    large = copy.deepcopy(found)
+    large["conditions"]["arch"] = "vjepa2_1_vit_giant_384"
+    large["latency"]["eager"]["mfu"] = 0.22
+    first = next(iter(large["training"].values()))
+    first["peak_gib"] = 36.6
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(table(large))
+    text = shown.get()
+    assert "paper's ceiling" in text
+    assert re.search(r"latency, eager +[\d.]+ ms +160 ms +p95 [\d.]+ ms of 2 runs; MFU 22%", text)
+    assert re.search(r"canonical run +\d+ GPU-hours +70 GPU-hours", text)
+    assert re.search(r"peak memory +36.6 GiB +52 GiB", text)
+    assert "MFU: arithmetic that is needed, as a share of the peak in bf16" in text
 
 
 def test_a_case_that_fails_is_noted_and_does_not_stop_the_others(settings: TrainSettings, monkeypatch: Any) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..environment import facts
 from ..training.settings import TrainSettings
+from ..words import counted
 from .synthetic import Scenery
 
 
@@ -47,43 +48,48 @@ def table(profile: dict[str, Any]) -> Table:
         f"{about['arch']}, {about['method']}: {about['size']} px, {about['frames']} frames, {about['agents']} agents "
         f"and {about['pairs']} pairs a clip, {about['environment']['device']}"
     )
-    made = Table(box=box.SIMPLE, pad_edge=False, title=title, title_justify="left")
-    for heading, side in (("", "left"), ("measured", "right"), ("paper's ceiling", "right"), ("", "left")):
-        made.add_column(heading, justify=side)  # type: ignore[arg-type]
+    rows: list[tuple[str, str, str, str]] = []
     for way, found in profile.get("latency", {}).items():
         if "median_ms" in found:
             most = f"{ceiling.latency_ms:g} ms" if ceiling and way != "end to end" else ""
-            made.add_row(f"latency, {way}", f"{found['median_ms']:.1f} ms", most, _latency_note(found))
+            rows.append((f"latency, {way}", f"{found['median_ms']:.1f} ms", most, _latency_note(found)))
     for way, found in profile.get("training", {}).items():
         if "clips_per_s" in found:
-            made.add_row(f"training, {way}", f"{found['clips_per_s']:.2f} clips/s", "", _training_note(found))
+            rows.append((f"training, {way}", f"{found['clips_per_s']:.2f} clips/s", "", _training_note(found)))
             if found["peak_gib"] is None:  # a CPU: nobody would train there for 20,000 updates
                 continue
-            made.add_row(
-                "  canonical run", f"{found['gpu_hours']:.0f} GPU-hours",
-                f"{ceiling.gpu_hours:g} GPU-hours" if ceiling else "",
-                f"20,000 updates of 128 clips, {about['batch']} clips a pass",
-            )  # fmt: skip
+            most = f"{ceiling.gpu_hours:g} GPU-hours" if ceiling else ""
+            run = f"20,000 updates of 128 clips, {about['batch']} clips a pass"
+            rows.append(("  canonical run", f"{found['gpu_hours']:.0f} GPU-hours", most, run))
             most = f"{ceiling.peak_gib:g} GiB" if ceiling else ""
-            made.add_row("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates")
+            rows.append(("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates"))
     for section in ("latency", "training"):
         for way, found in profile.get(section, {}).items():
             if "error" in found:
-                made.add_row(f"{section}, {way}", "failed", "", found["error"])
+                rows.append((f"{section}, {way}", "failed", "", found["error"]))
+    made = Table(box=box.SIMPLE, pad_edge=False, title=title, title_justify="left", caption_justify="left")
+    if any("MFU" in row[-1] for row in rows):
+        made.caption = "MFU: arithmetic that is needed, as a share of the peak in bf16"
+    columns = (("", "left"), ("measured", "right"), ("paper's ceiling", "right"), ("", "left"))
+    shown = [number for number, (heading, _) in enumerate(columns) if ceiling or heading != "paper's ceiling"]
+    for number in shown:
+        made.add_column(columns[number][0], justify=columns[number][1])  # type: ignore[arg-type]
+    for row in rows:
+        made.add_row(*(row[number] for number in shown))
     return made
 
 
 def _latency_note(found: dict[str, Any]) -> str:
-    note = f"95 % of {found['runs']} within {found['p95_ms']:.1f} ms"
+    note = f"p95 {found['p95_ms']:.1f} ms of {counted(found['runs'], 'run')}"
     if "decode_ms" in found:
         return f"{note}; decoding {found['decode_ms']:.0f} ms, preprocessing {found['preprocess_ms']:.0f} ms"
-    return note + (f"; MFU {found['mfu']:.0%} of the bf16 peak" if found["mfu"] is not None else "")
+    return note + (f"; MFU {found['mfu']:.0%}" if found["mfu"] is not None else "")
 
 
 def _training_note(found: dict[str, Any]) -> str:
     parts = [f"{sum(found['tflop_per_clip'].values()):.3g} TFLOP a clip"]
     if found["mfu"] is not None:
-        parts.append(f"MFU {found['mfu']:.0%} of the bf16 peak")
+        parts.append(f"MFU {found['mfu']:.0%}")
     if found["agents_seen"] is not None:
         parts.append(f"under the masks {found['agents_seen']:.1f} agents, {found['pairs_seen'] or 0:.0f} pairs")
     return "; ".join(parts)

@@ -58,10 +58,16 @@ def test_clips_come_as_bytes_as_a_loader_sends_them(settings: TrainSettings) -> 
 def found(settings: TrainSettings, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(training, "WARMUP", 1)
     told: list[str] = []
+    seen: list[tuple[int, int, str]] = []
     with Subject.made(settings, CPU) as subject:
         found = profile(
-            subject, Scenery(5, 2), warmup=1, runs=2, updates=1, tell=lambda known: told.append(json.dumps(known))
-        )
+            subject, Scenery(5, 2), warmup=1, runs=2, updates=1, tell=lambda known: told.append(json.dumps(known)),
+            progress=lambda *at: seen.append(at),
+        )  # fmt: skip
+    assert [done for done, _, _ in seen] == [0, 1, 2, 3, 4, 5]
+    assert {total for _, total, _ in seen} == {5}
+    assert seen[0][2] == "training, no cache"
+    assert seen[-2][2] == "latency, end to end"
     assert len(told) == len(found["training"]) + len(found["latency"])
     return found
 

@@ -41,8 +41,9 @@ def profile(
     runs: int,
     updates: int,
     tell: Tell = lambda _: None,
+    progress: Callable[[int, int, str], object] = lambda done, total, case: None,
 ) -> dict[str, Any]:
-    """Training and latency of a subject; `tell` is given all that is known after each case."""
+    """Training and latency of a subject; `tell` is given all that is known after each case, `progress` what is next."""
     found: dict[str, Any] = {"conditions": conditions(subject.settings, scenery, subject.compiled)}
     training: dict[str, Any] = found.setdefault("training", {})
     latency: dict[str, Any] = found.setdefault("latency", {})
@@ -60,7 +61,9 @@ def profile(
     ways: tuple[Way, ...] = (fastest, "graph") if subject.device.type == "cuda" else (fastest,)
     cases += [(latency, way, functools.partial(_model, subject, scenery, way, warmup, runs)) for way in ways]
     cases.append((latency, "end to end", lambda: end_to_end_latency(subject, scenery, fastest, warmup, runs)))
-    for into, name, measure in cases:
+    for done, (into, name, measure) in enumerate(cases):
+        progress(done, len(cases), f"{'training' if into is training else 'latency'}, {name}")
         attempt(into, name, measure)
         tell(found)
+    progress(len(cases), len(cases), "")
     return found

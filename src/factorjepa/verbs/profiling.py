@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..terminal import console
+from ..terminal import console, counting
 from .devices import chosen_device
 
 
@@ -57,10 +57,11 @@ def profile(
         if json is not None:
             write_text(json, format_json.dumps(found, indent=1) + "\n")
 
-    with Subject.made(settings, place) as subject:
+    with Subject.made(settings, place) as subject, counting("profile", "case") as progress:
         found = measured(
             subject, Scenery(agents, neighbours), warmup=_or(warmup, 50 if on_gpu else 2),
-            runs=_or(runs, 500 if on_gpu else 5), updates=_or(updates, 10 if on_gpu else 2), tell=keep,
+            runs=_or(runs, 500 if on_gpu else 5), updates=_or(updates, 10 if on_gpu else 2),
+            tell=keep, progress=progress,
         )  # fmt: skip
     console.print(table(found))
     if any("error" in one for section in ("training", "latency") for one in found[section].values()):

@@ -19,6 +19,7 @@ from PIL import Image, ImageSequence
 from typer.main import get_command
 
 import factorjepa
+from factorjepa import environment
 from factorjepa.backbones import build
 from factorjepa.backbones.checkpoint import save
 from factorjepa.cli import app
@@ -387,3 +388,24 @@ def test_the_demo_is_a_study(command: Command, tmp_path: Path, monkeypatch: pyte
 def test_the_verbs_are_plain_functions_that_typer_understands() -> None:
     assert isinstance(app, typer.Typer)
     assert len(verbs()) >= 8
+
+
+def test_facts_name_the_commit_of_the_checkout_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(environment.__file__).parent
+    commit = subprocess.run(["git", "-C", package, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    monkeypatch.delenv("FACTORJEPA_COMMIT", raising=False)
+    environment._commit.cache_clear()
+    told = environment.facts()["factorjepa"]
+    assert (f", commit {commit[:12]}" in told) == bool(commit)
+    # Installed into an environment that lies in somebody's own repository.
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "venv" / "factorjepa" / "environment.py"))
+    (tmp_path / "venv" / "factorjepa").mkdir(parents=True)
+    environment._commit.cache_clear()
+    assert environment.facts()["factorjepa"] == factorjepa.__version__
+    monkeypatch.setenv("FACTORJEPA_COMMIT", "0123456789ab")
+    environment._commit.cache_clear()
+    assert environment.facts()["factorjepa"] == f"{factorjepa.__version__}, commit 0123456789ab"
+    environment._commit.cache_clear()

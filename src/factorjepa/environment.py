@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
 import shutil
+import subprocess
+from pathlib import Path
 
 from rich import box
 from rich.table import Table
@@ -42,7 +46,7 @@ OPTIONAL = {
 def facts() -> dict[str, str]:
     """Versions and devices that a result depends on, by name: kept beside every run."""
     known = {
-        "factorjepa": __version__,
+        "factorjepa": f"{__version__}, commit {found}" if (found := _commit()) else __version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
     }
     known |= {package: _version(package) or "missing: pip install factorjepa" for package in REQUIRED}
@@ -59,6 +63,27 @@ def describe_environment() -> Table:
     for package, purpose in OPTIONAL.items():
         table.add_row(package, _version(package) or f"not installed; for {purpose}")
     return table
+
+
+@functools.cache
+def _commit() -> str:
+    """Of the checkout that this is run from, and whether it was changed since; nothing of an installed package.
+
+    FACTORJEPA_COMMIT says it where the files were copied without their history.
+    """
+    if told := os.environ.get("FACTORJEPA_COMMIT"):
+        return told
+    here = Path(__file__).resolve().parent
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # no git here, or no history
+        top = _git(here, "rev-parse", "--show-toplevel")
+        if Path(top) / "src" / "factorjepa" == here:  # not that of a project in whose folder we are installed
+            return _git(here, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
+    return ""
+
+
+def _git(folder: Path, *words: str) -> str:
+    ran = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, timeout=10, check=True)
+    return ran.stdout.strip()
 
 
 def _version(package: str) -> str | None:

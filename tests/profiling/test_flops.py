@@ -11,8 +11,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from factorjepa.backbones import build
 from factorjepa.backbones.spec import resolve
+from factorjepa.config import resolve as resolved
 from factorjepa.predictors import FactorizedOptions, MonolithicOptions
 from factorjepa.profiling.flops import (
+    Trained,
+    backward_flops,
+    block_weights,
     encoder_flops,
     nominal_peak,
     prediction_flops,
@@ -25,6 +29,7 @@ from factorjepa.profiling.synthetic import Scenery, training_batches
 from factorjepa.training.settings import TrainSettings
 
 GIANT = "vjepa2_1_vit_giant_384"
+TOP = Trained(1, block_weights(resolve(GIANT)))  # its last block
 
 
 def counted(call: Callable[[], object]) -> int:
@@ -59,22 +64,70 @@ def test_a_tail_spares_what_nobody_reads() -> None:
     assert found == encoder_flops(encoder.spec, 128, encoder.spec.depth, 32) + tokeniser_flops(encoder.spec, 128)
 
 
+@pytest.mark.parametrize("of_last", [(1,), (2,), (3,), (3, 1), (3, 2, 1)])
+def test_a_backward_pass_costs_what_its_products_cost(of_last: tuple[int, ...]) -> None:
+    """Blocks between the lowest that trains and the last pass gradients on, whether they train or not."""
+    encoder, tokens = build("tiny").encoder, 30
+    spec, passed = encoder.spec, max(of_last)
+    encoder.freeze(spec.depth - passed)
+    encoder.requires_grad_(False)
+    for number in of_last:
+        encoder.blocks[-number].requires_grad_(True)
+    weights = len(of_last) * block_weights(spec)
+    video, keep = torch.randn(1, 3, 12, 32, 32), torch.arange(tokens)[None]
+    forwards = counted(lambda: encoder(video, keep))
+    both = counted(lambda: encoder(video, keep).sum().backward())
+    assert both - forwards == backward_flops(spec, tokens, passed, weights)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("auto_rgn", {}), ("auto_rgn_look", {}), ("lora", {}), ("full", {}), ("factorjepa", {"recalled": True}),
+     ("factorjepa_both_chosen", {}), ("mono_direct_late_chosen", {}), ("factorjepa_early", {}),
+     ("no_interaction_path", {}), ("residual_path", {})],
+)  # fmt: skip
+def test_an_update_of_every_kind_costs_about_what_its_products_cost(method: str, options: dict[str, bool]) -> None:
+    """Blocks that gradients only pass through, levelled budgets, a look back; adapters of the predictor count less."""
+    words = ["batch=2", "masks=blocks", *(f"predictor.{name}={value}" for name, value in options.items())]
+    found, told = counted_and_told(resolved(TrainSettings, "nano", words, data="-", arch="nano", method=method))
+    assert (0.85 if method == "lora" else 0.98) * found < told < 1.01 * found
+
+
 def test_an_update_costs_about_what_its_products_cost(settings: TrainSettings) -> None:
     """Norm-wise maps and gathers as products are left out, and gradients of first inputs are not needed: 15 %."""
+    found, told = counted_and_told(settings)
+    assert told == pytest.approx(found, rel=0.15)
+
+
+def counted_and_told(settings: TrainSettings) -> tuple[int, float]:
     scenery = Scenery(agents=6, neighbours=2)
     with Subject.made(settings, torch.device("cpu")) as subject:
         update = subject.update(settings)
-        batch = training_batches(settings, 4, scenery, 1)[0]
+        batch = training_batches(settings, subject.grid(settings)[1], scenery, 1)[0]
         update.begin(settings.updates)
         found = counted(lambda: update(settings.updates, [batch], 1))
-        told = subject.update_flops(settings, scenery).total * settings.batch
-    assert told == pytest.approx(found, rel=0.15)
+        told = subject.update_flops(settings, scenery)
+        assert told is not None
+        return found, told.total * settings.batch
+
+
+def test_a_cached_context_is_read_where_a_pass_shows_all_of_it() -> None:
+    spec = resolve(GIANT)
+
+    def of(cached_context: int | None) -> float:
+        return update_flops(
+            spec, FactorizedOptions(), TOP, clip=4608, target=1152, visible=(3456, 666), agents=0, pairs=0, cached=1.0,
+            cached_context=cached_context,
+        ).context  # fmt: skip
+
+    spared = tokeniser_flops(spec, 3456) + encoder_flops(spec, 3456, spec.depth - 1)
+    assert of(None) - of(3456) == pytest.approx(spared)
 
 
 def test_the_giant_needs_what_the_reference_arithmetic_says() -> None:
     """4,608 tokens, 40 blocks of width 1,408 and hidden width 6,144: 13.9 TFLOP for the target alone."""
     flops = update_flops(
-        resolve(GIANT), FactorizedOptions(), clip=4608, target=1152, visible=(1338, 666), trained=1, agents=16, pairs=96
+        resolve(GIANT), FactorizedOptions(), TOP, clip=4608, target=1152, visible=(1338, 666), agents=16, pairs=96
     )
     assert flops.target == pytest.approx(13.9e12, rel=0.01)
     assert flops.context == pytest.approx(4.7e12, rel=0.03)
@@ -84,8 +137,8 @@ def test_the_giant_needs_what_the_reference_arithmetic_says() -> None:
 def test_the_cache_spares_the_frozen_blocks_of_the_target_alone() -> None:
     def of(cached: float) -> tuple[float, float, float]:
         flops = update_flops(
-            resolve(GIANT), FactorizedOptions(), clip=4608, target=1152, visible=(1338, 666), trained=1, agents=0,
-            pairs=0, cached=cached,
+            resolve(GIANT), FactorizedOptions(), TOP, clip=4608, target=1152, visible=(1338, 666), agents=0, pairs=0,
+            cached=cached,
         )  # fmt: skip
         return flops.target, flops.context, flops.predictor
 

@@ -121,6 +121,26 @@ def test_where_the_paper_has_a_ceiling_it_stands_beside_what_was_measured(found:
     assert "MFU: arithmetic that is needed, as a share of the peak in bf16" in text
 
 
+@pytest.mark.parametrize("method", ["frozen", "wise_0.5"])
+def test_of_a_method_that_is_not_trained_the_latency_is_told(settings: TrainSettings, method: str) -> None:
+    with Subject.made(settings.of_method(method), CPU) as subject:
+        found = profile(subject, Scenery(2, 1), warmup=0, runs=1, updates=1)
+    assert found["training"] == {}
+    assert found["latency"]["eager"]["median_ms"] > 0
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(table(found))
+    assert re.search(r"training +- +nothing of this method is trained", shown.get())
+
+
+def test_arithmetic_of_v_jepas_own_objective_is_not_made_up(settings: TrainSettings, monkeypatch: Any) -> None:
+    monkeypatch.setattr(training, "WARMUP", 0)
+    with Subject.made(settings.of_method("continual"), CPU) as subject:
+        found = training_cost(subject, TrainingCase(Scenery(2, 1), updates=1)).as_json()
+    assert found["clips_per_s"] > 0
+    assert (found["tflop_per_clip"], found["mfu"]) == (None, None)
+
+
 def test_a_case_that_fails_is_noted_and_does_not_stop_the_others(settings: TrainSettings, monkeypatch: Any) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no decoder here")
@@ -138,9 +158,10 @@ def test_a_case_that_fails_is_noted_and_does_not_stop_the_others(settings: Train
 
 def test_settings_of_a_case_may_differ_from_the_subjects(settings: TrainSettings, monkeypatch: Any) -> None:
     monkeypatch.setattr(training, "WARMUP", 0)
+    case = TrainingCase(Scenery(3, 1), updates=1)
     with Subject.made(settings, CPU) as subject:
         small, large = (
-            training_cost(subject, TrainingCase(Scenery(3, 1), updates=1), size=size, batch=1).flops.total
+            sum(training_cost(subject, case, size=size, batch=1).as_json()["tflop_per_clip"].values())
             for size in (32, 64)
         )
     assert large > 4 * small

@@ -5,15 +5,19 @@ which m come out (all, but for the last blocks of target and predictor, of which
 
     n 6 D^2 + m (2 D^2 + 4 D M) + 4 m n D          qkv; proj and MLP; scores and their sum over values
 
-A backward pass counts twice the forward pass of what trains. One update shows a clip to
+A backward pass goes through every block above the lowest one that trains. There it costs what the forward pass of the
+linear layers costs (gradients of what goes in), twice its attention, and `2 n` for each weight that trains. One update
+shows a clip to
 
     target       all tokens of the clip, forwards; with the frozen-trunk cache only through the blocks above the cut
-    context      the visible tokens of each mask policy, forwards through all blocks, backwards through those that train
+    context      the visible tokens of each mask policy, forwards through all blocks (of a pass that shows the whole
+                 context and is in the cache, those above the cut) and backwards
     predictor    Q, branches, dictionaries and the covariances of L_sep, forwards and backwards, for each policy
 
-Not counted: norms, softmax, GELU, rotary turns, optimiser; what is computed again to save memory; and gathers that are
-done as products. So the share of the peak (`mfu`) is a lower bound of how busy the arithmetic units are. The peak is
-that of bf16, whatever a block multiplies in: products in eight bits are done at up to twice of it.
+Not counted: norms, softmax, GELU, rotary turns, optimiser; what is computed again to save memory; gathers that are done
+as products; tokens that agents bring along, how pairs move them, and DoRA's lengths of weights. So the share of the
+peak (`mfu`) is a lower bound of how busy the arithmetic units are. The peak is that of bf16, whatever a block
+multiplies in: products in eight bits are done at up to twice of it.
 
 Shapes: c context tokens, t target tokens, N agents, P pairs of a clip.
 """
@@ -79,20 +83,35 @@ def head_flops(
     spec: BackboneSpec, options: FactorizedOptions | MonolithicOptions, target: int, agents: int, pairs: int
 ) -> float:
     """Forward pass of what follows Q: the branches by parts, and dictionaries or the dense head."""
-    width, hidden = spec.predictor_dim, options.hidden
-    injections = {"none": 0, "late": 1, "early": 1, "both": 2}[options.injection]
+    width, dim, hidden = spec.predictor_dim, spec.dim, options.hidden
+    pairs = 0 if options.interactions == "off" else pairs
+
+    def dense_pairs(out: int) -> float:
+        """Their hidden states are summed, and the last layer, which is linear, reads the sum."""
+        return 2 * target * hidden * (2 * pairs + out)
+
+    said: list[tuple[int, float]]  # of each place where agents are heard: how wide what they say is; what pairs cost
     if isinstance(options, FactorizedOptions):
-        layout, in_agents, in_pairs = options.ranks
-        out = width * layout + spec.dim * sum(options.ranks)
-        injections = max(injections, 1)
+        ranks = options.scaled_ranks
+        out = width * ranks.layout + dim * sum(ranks) + (width * dim if options.residual else 0)
+        of_pairs: float = 2 * target * pairs * (hidden * (ranks.interactions + 1) + ranks.interactions)
+        said, recalled = [(ranks.agents, of_pairs)], ranks.layout
+        if options.injection in ("early", "both"):
+            said.append((width, dense_pairs(width)))
     else:
-        in_agents = in_pairs = width
-        out = width * spec.dim
+        out = width * dim + 2 * width * options.extra_hidden
+        late, recalled = dim if options.direct else width, dim
+        widths = {"none": (), "early": (width,), "late": (late,), "both": (width, late)}[options.injection]
+        said = [(one, dense_pairs(one)) for one in widths]
+    if options.recalled:
+        shown = dim + 1
+        out += options.recall_hidden * (width + shown + recalled) + shown * recalled
     firsts = 2 * 1 + 2 * 2  # g_A and g_V, and both sides of g_I and g_W
     parts = firsts * 2 * hidden * (width * (target + agents) + len(RELATIVE) * agents * target)
-    gated = 2 * target * hidden * (2 * agents + in_agents)
-    paired = 2 * target * pairs * (hidden * (in_pairs + 1) + in_pairs)
-    return 2 * target * out + injections * (parts + gated + paired)
+    branches = 0.0
+    for of_agents, paired in said:
+        branches += parts + 2 * target * hidden * (2 * agents + of_agents) + paired
+    return 2 * target * out + branches
 
 
 def separation_flops(spec: BackboneSpec, options: FactorizedOptions | MonolithicOptions, target: int) -> float:
@@ -114,27 +133,53 @@ def prediction_flops(
     return ClipFlops(0.0, encoder, predictor)
 
 
+def block_weights(spec: BackboneSpec) -> int:
+    """Of the linear layers of one block of the encoder."""
+    return 4 * spec.dim**2 + 2 * spec.dim * spec.mlp_hidden
+
+
+def backward_flops(spec: BackboneSpec, tokens: int, blocks: int, weights: float) -> float:
+    """Backward pass through `blocks` of the encoder's blocks, of whose linear layers so many weights train."""
+    inputs = 2 * tokens * block_weights(spec) + 2 * 4 * tokens**2 * spec.dim
+    return blocks * inputs + 2 * tokens * weights
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What of a model trains."""
+
+    blocks: int  # of the encoder, from the lowest that trains up: gradients pass through all of these
+    weights: float  # of their linear layers, those that train
+    added: float = 0.0  # weights that adapters have beside those of the spec's blocks, which train too
+    predictor: float = 1.0  # the share of the predictor that trains
+
+
 def update_flops(
     spec: BackboneSpec,
     options: FactorizedOptions | MonolithicOptions,
+    trained: Trained,
     *,
     clip: int,
     target: int,
     visible: tuple[int, ...],
-    trained: int,
     agents: int,
     pairs: int,
     cached: float = 0.0,
+    cached_context: int | None = None,
 ) -> ClipFlops:
     """One clip in an update. `clip`, `target` and `visible` are tokens: of the whole clip, of its future, and of the
-    context in each pass; `trained` blocks train; `cached` is the share of clips whose trunk is read."""
-    whole = tokeniser_flops(spec, clip) + encoder_flops(spec, clip, spec.depth, target)
-    above = encoder_flops(spec, clip, trained, target)
-    target_pass = (1.0 - cached) * whole + cached * above
+    context in each pass; `cached` is the share of clips whose trunk is read, in passes of `cached_context` tokens too.
+    """
+
+    def forwards(tokens: int, tail: int | None, share_read: float) -> float:
+        whole = tokeniser_flops(spec, tokens) + encoder_flops(spec, tokens, spec.depth, tail)
+        above = encoder_flops(spec, tokens, trained.blocks, tail)
+        return (1.0 - share_read) * whole + share_read * above + 2 * tokens * trained.added
+
     context = predictor = 0.0
     for shown in visible:
-        context += tokeniser_flops(spec, shown) + encoder_flops(spec, shown, spec.depth)
-        context += 2 * encoder_flops(spec, shown, trained)
+        context += forwards(shown, None, cached if shown == cached_context else 0.0)
+        context += backward_flops(spec, shown, trained.blocks, trained.weights) + 4 * shown * trained.added
         forward = query_flops(spec, shown, target) + head_flops(spec, options, target, agents, pairs)
-        predictor += 3 * (forward + separation_flops(spec, options, target))
-    return ClipFlops(target_pass, context, predictor)
+        predictor += (2 + trained.predictor) * forward + 3 * separation_flops(spec, options, target)
+    return ClipFlops(forwards(clip, target, cached), context, predictor)

@@ -51,8 +51,10 @@ def profile(
     def trained(**case: Any) -> Callable[[], dict[str, Any]]:
         return lambda: training_cost(subject, TrainingCase(scenery, updates=updates, **case)).as_json()
 
-    cases: list[tuple[dict[str, Any], str, Callable[[], dict[str, Any]]]] = [(training, "no cache", trained())]
-    if subject.learner.encoder.frozen_blocks:
+    cases: list[tuple[dict[str, Any], str, Callable[[], dict[str, Any]]]] = []
+    if subject.optimiser is not None:
+        cases.append((training, "no cache", trained()))
+    if subject.optimiser is not None and subject.learner.encoder.frozen_blocks:
         cases.append((training, "frozen-trunk cache", trained(cached=True)))
         if any(view != "raw" for view, _ in subject.learner.stage.views):
             name = f"frozen-trunk cache, {CURRICULUM_VIEWS:.0%} of clips in a factor view"

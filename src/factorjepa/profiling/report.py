@@ -15,18 +15,23 @@ from .synthetic import Scenery
 
 
 @dataclass(frozen=True)
-class Ceiling:
-    """Panel E's execution ceilings for FactorJEPA."""
+class Ceilings:
+    """Panel E's execution ceilings for an architecture: one of latency, hours and GiB a GPU by method."""
 
     latency_ms: float
-    peak_gib: float
-    gpu_hours: float
+    methods: dict[str, tuple[float, float]]
 
 
 PAPER = {
-    "vjepa2_1_vit_giant_384": Ceiling(160.0, 52.0, 70.0),
-    "vjepa2_1_vit_gigantic_384": Ceiling(230.0, 64.0, 120.0),
-}
+    "vjepa2_1_vit_giant_384": Ceilings(160.0, {
+        "full": (96.0, 64.0), "lora": (56.0, 44.0), "dora": (60.0, 46.0), "auto_rgn": (60.0, 48.0),
+        "factorjepa_raw": (64.0, 50.0), "factorjepa": (70.0, 52.0),
+    }),
+    "vjepa2_1_vit_gigantic_384": Ceilings(230.0, {
+        "full": (160.0, 78.0), "lora": (96.0, 54.0), "dora": (100.0, 56.0), "auto_rgn": (104.0, 60.0),
+        "factorjepa_raw": (112.0, 62.0), "factorjepa": (120.0, 64.0),
+    }),
+}  # fmt: skip
 
 
 def conditions(settings: TrainSettings, scenery: Scenery, compiled: bool) -> dict[str, Any]:
@@ -43,7 +48,9 @@ def conditions(settings: TrainSettings, scenery: Scenery, compiled: bool) -> dic
 
 def table(profile: dict[str, Any]) -> Table:
     """`profile` as `profile()` collects it: sections that are missing were not measured."""
-    about, ceiling = profile["conditions"], PAPER.get(profile["conditions"]["arch"])
+    about = profile["conditions"]
+    ceiling = PAPER.get(about["arch"])
+    hours, gib = ceiling.methods.get(about["method"], (None, None)) if ceiling else (None, None)
     title = (
         f"{about['arch']}, {about['method']}: {about['size']} px, {about['frames']} frames, {about['agents']} agents "
         f"and {about['pairs']} pairs a clip, {about['environment']['device']}"
@@ -58,11 +65,13 @@ def table(profile: dict[str, Any]) -> Table:
             rows.append((f"training, {way}", f"{found['clips_per_s']:.2f} clips/s", "", _training_note(found)))
             if found["peak_gib"] is None:  # a CPU: nobody would train there for 20,000 updates
                 continue
-            most = f"{ceiling.gpu_hours:g} GPU-hours" if ceiling else ""
+            most = f"{hours:g} GPU-hours" if hours else ""
             run = f"20,000 updates of 128 clips, {about['batch']} clips a pass"
             rows.append(("  canonical run", f"{found['gpu_hours']:.0f} GPU-hours", most, run))
-            most = f"{ceiling.peak_gib:g} GiB" if ceiling else ""
+            most = f"{gib:g} GiB" if gib else ""
             rows.append(("  peak memory", f"{found['peak_gib']:.1f} GiB", most, "after five updates"))
+    if profile.get("training") == {}:
+        rows.append(("training", "-", "", "nothing of this method is trained"))
     for section in ("latency", "training"):
         for way, found in profile.get(section, {}).items():
             if "error" in found:
@@ -87,7 +96,7 @@ def _latency_note(found: dict[str, Any]) -> str:
 
 
 def _training_note(found: dict[str, Any]) -> str:
-    parts = [f"{sum(found['tflop_per_clip'].values()):.3g} TFLOP a clip"]
+    parts = [f"{sum(found['tflop_per_clip'].values()):.3g} TFLOP a clip"] if found["tflop_per_clip"] else []
     if found["mfu"] is not None:
         parts.append(f"MFU {found['mfu']:.0%}")
     if found["agents_seen"] is not None:

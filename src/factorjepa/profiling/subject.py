@@ -22,7 +22,7 @@ from ..training.parallel import Model, Processes
 from ..training.settings import TrainSettings
 from ..training.trunk import Trunk
 from ..training.update import Update
-from .flops import ClipFlops, prediction_flops, update_flops
+from .flops import ClipFlops, Trained, block_weights, prediction_flops, update_flops
 from .synthetic import Scenery, scales
 
 _DICTIONARY_TOKENS = 2048
@@ -43,12 +43,12 @@ def random_backbone(arch: str, device: torch.device) -> Backbone:
 
 @dataclass(frozen=True)
 class Subject:
-    """A learner with its optimiser, run as `Engine` runs it."""
+    """A learner with its optimiser, if it has anything to train, run as `Engine` runs it."""
 
     settings: TrainSettings
     device: torch.device
     learner: Learner
-    optimiser: torch.optim.Optimizer
+    optimiser: torch.optim.Optimizer | None
     compiled: bool
 
     @classmethod
@@ -71,10 +71,11 @@ class Subject:
         learner.to(device)
         learner.enter(len(method.stages) - 1)  # where most trains
         with accelerated(learner, settings, device) as compiled:
-            optimiser = learner.optimiser(settings.lr, settings.weight_decay, settings.rates)
-            yield cls(settings, device, learner, optimiser, compiled)
+            rates = (settings.lr, settings.weight_decay, settings.rates)
+            yield cls(settings, device, learner, learner.optimiser(*rates) if method.trains else None, compiled)
 
     def update(self, settings: TrainSettings, trunk: Trunk | None = None) -> Update:
+        assert self.optimiser is not None
         return Update(
             settings, self.learner, Model(self.learner), self.optimiser, self.device, Processes(self.device),
             scales(self.device), trunk,
@@ -84,19 +85,30 @@ class Subject:
         video = torch.empty(1, 3, settings.frames, settings.size, settings.size, device="meta")
         return self.learner.grid(video)
 
-    def trained_blocks(self) -> int:
-        return self.learner.spec.depth - self.learner.encoder.frozen_blocks
+    def trained(self) -> Trained:
+        """In the stage it is in."""
+        spec, encoder = self.learner.spec, self.learner.encoder
+        linear = [weight for weight in encoder.blocks.parameters() if weight.ndim > 1]
+        added = sum(weight.numel() for weight in linear) - spec.depth * block_weights(spec)
+        weights = sum(weight.numel() for weight in linear if weight.requires_grad) - added
+        of_predictor = list(self.learner.predictor.parameters())
+        trains = sum(weight.numel() for weight in of_predictor if weight.requires_grad)
+        share = trains / sum(weight.numel() for weight in of_predictor)
+        return Trained(spec.depth - encoder.frozen_blocks, weights, added, share)
 
-    def update_flops(self, settings: TrainSettings, scenery: Scenery, cached: float = 0.0) -> ClipFlops:
-        """Of one clip in an update. Agents and pairs count as before masking."""
+    def update_flops(self, settings: TrainSettings, scenery: Scenery, cached: float = 0.0) -> ClipFlops | None:
+        """Of one clip in an update. Agents and pairs count as before masking. V-JEPA's own objective is not counted."""
+        if self.learner.method.objective == "released":
+            return None
         tubelets, rows, columns = self.grid(settings)
         split = future_split((tubelets, rows, columns), settings.context // self.learner.spec.tubelet)
         context_grid = (settings.context // self.learner.spec.tubelet, rows, columns)
         masks = training_masks(settings.masks, 0, 0, ["any"], context_grid, 0)
         return update_flops(
-            self.learner.spec, self.learner.method.predictor, clip=tubelets * rows * columns, target=len(split.target),
-            visible=tuple(mask.shape[1] for mask in masks), trained=self.trained_blocks(), agents=scenery.agents,
+            self.learner.spec, self.learner.method.predictor, self.trained(), clip=tubelets * rows * columns,
+            target=len(split.target), visible=tuple(mask.shape[1] for mask in masks), agents=scenery.agents,
             pairs=scenery.pairs, cached=cached,
+            cached_context=len(split.context) if settings.trunk_has_context else None,
         )  # fmt: skip
 
     def prediction_flops(self, settings: TrainSettings, scenery: Scenery) -> ClipFlops:

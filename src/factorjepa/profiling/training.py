@@ -46,7 +46,7 @@ class TrainingCost:
     clips: int  # of an update
     update: Times
     peak: float | None  # GiB, after WARMUP updates
-    flops: ClipFlops
+    flops: ClipFlops | None
     mfu: float | None
     record: dict[str, float]
 
@@ -63,7 +63,7 @@ class TrainingCost:
         return {
             "clips_per_s": self.clips_per_s, "clips_of_an_update": self.clips, "update_s_median": self.update.median,
             "update_s_p95": self.update.p95, "peak_gib": self.peak, "mfu": self.mfu, "gpu_hours": self.hours,
-            "tflop_per_clip": {name: value / 1e12 for name, value in dataclasses.asdict(self.flops).items()},
+            "tflop_per_clip": self.flops and {k: value / 1e12 for k, value in dataclasses.asdict(self.flops).items()},
             "agents_seen": self.record.get("agents"), "pairs_seen": self.record.get("pairs"),
             "loss": self.record["loss"],
         }  # fmt: skip
@@ -116,7 +116,7 @@ def _timed_updates(subject: Subject, update: Update, case: TrainingCase, passes:
     seen = sum(len(one.viewed) for one in passes) / sum(len(one.clip_ids) for one in passes)
     flops = subject.update_flops(settings, case.scenery, 1.0 - seen if case.cached else 0.0)
     most = nominal_peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
-    mfu = None if most is None else flops.total * clips / times.median / most
+    mfu = None if most is None or flops is None else flops.total * clips / times.median / most
     return TrainingCost(clips, times, peak, flops, mfu, made[-1].record())
 
 
@@ -124,5 +124,5 @@ def _trunk(subject: Subject, settings: TrainSettings, folder: Path, clip_ids: li
     return Trunk(
         folder, subject.learner.encoder, lowest_trained(subject.learner.weights(), subject.learner.spec.depth),
         clip_ids, frames=settings.frames, context=settings.context, size=settings.size, dtype=settings.trunk_dtype,
-        whole_context=settings.masks == "spread" and settings.trunk_context,
+        whole_context=settings.trunk_has_context,
     )  # fmt: skip

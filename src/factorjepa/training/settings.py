@@ -89,6 +89,11 @@ class TrainSettings(Settings):
         return WindowSpec(frames=self.frames, fps=self.fps, size=self.size)
 
     @property
+    def trunk_has_context(self) -> bool:
+        """Whether a trunk cache serves the pass that shows the whole context, too."""
+        return self.masks == "spread" and self.trunk_context
+
+    @property
     def rates(self) -> dict[Role, float]:
         """Of the predictor's parameters, by role, over `lr`."""
         gates = self.branch_rate if self.gate_rate is None else self.gate_rate

@@ -176,7 +176,7 @@ def trunk_of(
     return Trunk(
         Path(str(settings.trunk_cache)), encoder, cut, clip_ids, frames=settings.frames, context=settings.context,
         size=settings.size, dtype=settings.trunk_dtype, about=about, rank=rank, corpus=corpus,
-        whole_context=settings.masks == "spread" and settings.trunk_context,
+        whole_context=settings.trunk_has_context,
     )  # fmt: skip
 
 

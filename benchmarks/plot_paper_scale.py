@@ -20,11 +20,12 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 AXES = {
-    "agents": "agents per clip (6 pairs each)",
-    "pairs": "pairs per clip (64 agents)",
+    "agents": "agents per clip (6 pairs each); in brackets: seen under the masks",
+    "pairs": "pairs per clip (64 agents); in brackets: seen under the masks",
     "size": "pixels a side",
     "frames": "frames (3/4 of them context)",
 }
+SEEN = {"agents": "agents_seen", "pairs": "pairs_seen"}
 TEACHER_AXES = {**AXES, "agents": "agents found in the window", "pairs": "pairs found in the window"}
 
 
@@ -33,10 +34,11 @@ def draw_training(rate: Axes, growth: str, rows: dict[str, dict[str, Any]], abou
     points = sorted((int(name), row) for name, row in rows.items() if "clips_per_s" in row)
     at = [point for point, _ in points]
     rate.plot(at, [row["clips_per_s"] for _, row in points], "o-", color="C0")
-    rate.set_xlabel(AXES[growth])
+    rate.set_xlabel(AXES[growth], fontsize=8 if growth in SEEN else None)
     rate.set_ylabel("training, clips/s", color="C0")
     rate.set_ylim(bottom=0)
-    rate.set_xticks(at)
+    seen = SEEN.get(growth)
+    rate.set_xticks(at, [f"{point}\n({row[seen]:.0f})" if seen else str(point) for point, row in points])
     peaks = [row["peak_gib"] for _, row in points]
     if None not in peaks:
         memory = rate.twinx()

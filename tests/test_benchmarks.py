@@ -15,6 +15,8 @@ import agents_ceiling
 import bench_predictor
 import look_back
 import plot_ceiling
+import seen_before
+from factorjepa.scores import Scores
 from factorjepa.teacher.batch import collate
 from factorjepa.teacher.packet import build_packet, projections_for
 from factorjepa.teacher.regions import Tracklet
@@ -152,3 +154,18 @@ def test_a_flawless_teacher_is_the_rung_of_steady_truth_where_agents_go_on_as_th
     nobody = taught(range(0), agents=0)
     assert (nobody.who_t == -1).all()
     assert not nobody.fields_t5.any()
+
+
+def test_streets_of_a_corpus_that_another_has_looked_at_are_told_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = Path(__file__).parents[1] / "docs" / "results" / "nano_look" / "scores"
+    words = ["--clips", "3000", "--before", "6200", "--scores", str(look), "--out", str(tmp_path)]
+    assert seen_before.main(words) == 0
+    told = capsys.readouterr().out
+    assert "62 test streets of 3000 clips; of 6200 clips they were: 54 train, 2 validation, 6 test" in told
+    kept = set(Scores.read(tmp_path).table["source"].to_pylist())
+    assert len(kept) == 54
+    assert not any(street in told.splitlines()[1] for street in kept)
+    assert seen_before.main(["--clips", "3000", "--before", "3000"]) == 0  # the same corpus: every one of them
+    assert "they were: 62 test" in capsys.readouterr().out

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import explain_table
+
 from .pages import ROOT
 
 RESULTS = ROOT / "docs" / "results"
@@ -159,3 +161,8 @@ def knowing_agents(ladder: Path) -> float:
     l1 = {rung["rung"]: rung["l1"][0] for rung in json.loads(ladder.read_text(encoding="utf-8"))["rungs"]}
     first, *_, last = l1.values()
     return 100 * (l1["own place"] - last) / first
+
+
+def test_the_table_over_all_studies_is_made_of_their_tables() -> None:
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    assert explain_table.renewed(page) == page, "python benchmarks/explain_table.py --page docs/results/README.md"

@@ -62,6 +62,7 @@ class StudySettings(Settings):
     clips_per_source: int = Field(default=5, ge=1)
     shares: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of the sources, for train, validation and test
     world_seed: int = 7
+    dealt_as: int | None = Field(default=None, ge=1)  # a pilot's: splits are those of a corpus of so many clips
 
     teacher: tuple[str, ...] = ()  # settings of `targets`
     teacher_device: Literal["cpu", "cuda"] | None = None  # a small teacher is faster on all cores than on one GPU
@@ -187,7 +188,7 @@ class StudySettings(Settings):
 
     def _plan(self) -> SimulationPlan:
         world = resolve(WorldSettings, self.world, self.street)
-        return planned(world, self.world_seed, self.clips, self.clips_per_source, self.shares)
+        return planned(world, self.world_seed, self.clips, self.clips_per_source, self.shares, self.dealt_as)
 
     def check_sources(self, corpus: Path) -> None:
         """Refuse a corpus whose measured clips nothing could be concluded from."""

@@ -33,9 +33,10 @@ from factorjepa.corpus.simulated import (
     splits_of,
     without_clips,
 )
+from factorjepa.corpus.simulated import planned as planned_of
 from factorjepa.corpus.splits import Split
 from factorjepa.corpus.windows import WindowSpec
-from factorjepa.errors import CorpusError, StorageError
+from factorjepa.errors import ConfigError, CorpusError, StorageError
 from factorjepa.video import probe, read_frames
 from factorjepa.world import ClipTruth, WorldSettings, clip
 from factorjepa.world.cities import CITIES
@@ -59,6 +60,35 @@ def planned(clips: int, **changed: object) -> SimulationPlan:
 def test_forty_clips_leave_no_split_without_any() -> None:
     plan = planned(40)
     assert set(splits_of(plan, plan.specs()).values()) == set(Split)
+
+
+class TestPilots:
+    """A pilot is made of the first streets of a larger corpus: what was looked at there is not tested on here."""
+
+    def splits(self, clips: int, dealt_as: int | None = None) -> dict[str, Split]:
+        plan = planned_of(WorldSettings(), 7, clips, 5, (0.7, 0.1, 0.2), dealt_as)
+        return splits_of(plan, plan.specs())
+
+    def test_its_streets_lie_in_the_splits_that_the_larger_corpus_gives_them(self) -> None:
+        whole, alone, pilot = self.splits(600), self.splits(250), self.splits(250, 600)
+        assert alone.keys() == pilot.keys() < whole.keys()
+        assert pilot == {source: whole[source] for source in pilot}
+        assert alone != pilot  # which is why
+
+    def test_it_is_said_in_the_plan_and_a_corpus_is_not_finished_as_another(self, tmp_path: Path) -> None:
+        plans = [planned_of(WORLD, SEED, 2, 1, (0.8, 0.1, 0.1), dealt_as) for dealt_as in (None, 40)]
+        assert simulate_corpus(tmp_path / "pilot", plans[1], workers=1)
+        with pytest.raises(CorpusError, match="other settings"):
+            simulate_corpus(tmp_path / "pilot", plans[0], workers=1)
+
+    def test_no_more_clips_are_advised_than_the_larger_corpus_has(self) -> None:
+        shares = (0.9, 0.05, 0.05)
+        assert enough_clips(planned_of(WorldSettings(), 7, 20, 5, shares)) is not None
+        assert enough_clips(planned_of(WorldSettings(), 7, 20, 5, shares, 25)) is None
+
+    def test_a_larger_corpus_that_is_smaller_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"dealt_as: a pilot has fewer clips than the corpus .*, and has 40"):
+            planned_of(WORLD, SEED, 40, 1, (0.8, 0.1, 0.1), 39)
 
 
 @pytest.mark.parametrize("clips", [1, 10, 20])

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from .. import __version__
 from ..config import Settings, dump, resolve
@@ -54,11 +54,20 @@ class SimulationPlan(Settings):
     clips_per_source: int = Field(default=CLIPS_PER_SOURCE, ge=1, le=CLIPS_PER_SOURCE)  # fewer: more streets
     shares: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of the sources for train, validation and test
     audit_cities: tuple[str, ...] = ()
+    dealt_as: int | None = Field(default=None, ge=1)  # splits are those of so many clips, of which these are the first
     world: WorldSettings = WorldSettings()
 
-    def specs(self) -> list[ClipSpec]:
-        """The clips, source by source."""
-        places = (divmod(number, self.clips_per_source) for number in range(self.clips))
+    @field_validator("dealt_as")
+    @classmethod
+    def _dealt_as_more(cls, dealt_as: int | None, info: ValidationInfo) -> int | None:
+        clips = info.data.get("clips", 1)
+        if dealt_as is not None and dealt_as < clips:
+            raise ValueError(f"a pilot has fewer clips than the corpus whose splits it takes, and has {clips}")
+        return dealt_as
+
+    def specs(self, clips: int | None = None) -> list[ClipSpec]:
+        """The clips, source by source; or so many."""
+        places = (divmod(number, self.clips_per_source) for number in range(clips or self.clips))
         return [clip_spec(self.world, self.seed, source * CLIPS_PER_SOURCE + shot) for source, shot in places]
 
 
@@ -74,13 +83,19 @@ def choose_audit_cities(
 
 
 def planned(
-    world: WorldSettings, seed: int, clips: int, clips_per_source: int, shares: tuple[float, float, float]
+    world: WorldSettings,
+    seed: int,
+    clips: int,
+    clips_per_source: int,
+    shares: tuple[float, float, float],
+    dealt_as: int | None = None,
 ) -> SimulationPlan:
-    """Of a corpus with the audit cities that are chosen for it."""
-    cities = choose_audit_cities(world, seed, clips, clips_per_source)
-    return SimulationPlan(
-        seed=seed, clips=clips, clips_per_source=clips_per_source, shares=shares, world=world, audit_cities=cities
-    )
+    """Of a corpus with the audit cities that are chosen for it, or for the one as which it is dealt."""
+    cities = choose_audit_cities(world, seed, dealt_as or clips, clips_per_source)
+    return resolve(
+        SimulationPlan, seed=seed, clips=clips, clips_per_source=clips_per_source, shares=shares, world=world,
+        audit_cities=cities, dealt_as=dealt_as,
+    )  # fmt: skip
 
 
 def enough_clips(plan: SimulationPlan, compared: Split | None = None) -> int | None:
@@ -89,7 +104,10 @@ def enough_clips(plan: SimulationPlan, compared: Split | None = None) -> int | N
     The split that is `compared` gets two sources.
     """
     for sources in range(-(-plan.clips // plan.clips_per_source), _MOST_SOURCES):
-        more = planned(plan.world, plan.seed, sources * plan.clips_per_source, plan.clips_per_source, plan.shares)
+        clips, own = sources * plan.clips_per_source, plan.clips_per_source
+        if plan.dealt_as is not None and clips > plan.dealt_as:
+            return None
+        more = planned(plan.world, plan.seed, clips, own, plan.shares, plan.dealt_as)
         given = sources_of(more)
         if not without_clips(plan, given) and (compared is None or given[compared] > 1):
             return more.clips
@@ -193,9 +211,12 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def splits_of(plan: SimulationPlan, specs: list[ClipSpec]) -> dict[str, Split]:
-    sources = {spec.source.source: spec.source for spec in specs}
+    """Of the sources of these clips. Dealt among all sources of the corpus, so that another number deals them anew."""
+    among = specs if plan.dealt_as is None else plan.specs(plan.dealt_as)
+    sources = {spec.source.source: spec.source for spec in among}
     named = [Source(s.source, s.city, s.capture_mode) for s in sources.values()]
-    return assign_splits(named, plan.seed, plan.audit_cities, plan.shares)
+    dealt = assign_splits(named, plan.seed, plan.audit_cities, plan.shares)
+    return {source: dealt[source] for source in sorted({spec.source.source for spec in specs})}
 
 
 def _run(make: Callable[[list[int]], _Made], jobs: list[list[int]], workers: int | None) -> Iterator[_Made]:

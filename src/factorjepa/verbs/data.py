@@ -23,6 +23,9 @@ def simulate(
     shares: Annotated[
         tuple[float, float, float], typer.Option(help="Of the sources, for train, validation and test.")
     ] = (0.8, 0.1, 0.1),
+    dealt_as: Annotated[
+        int | None, typer.Option(help="A pilot's: streets lie in the splits that a corpus of so many clips gives them.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes; all cores by default.", min=1)] = None,
 ) -> None:
     """Simulate a DENSEWORLD corpus: H.264 clips with ground truth and a manifest. Run it again to finish.
@@ -35,7 +38,7 @@ def simulate(
     from ..corpus.splits import Split
     from ..world import WorldSettings
 
-    plan = planned(resolve(WorldSettings, preset, overrides or []), seed, clips, clips_per_source, shares)
+    plan = planned(resolve(WorldSettings, preset, overrides or []), seed, clips, clips_per_source, shares, dealt_as)
     repaired: list[str] = []
     with counting("simulate", "clip") as progress:
         manifest = simulate_corpus(out, plan, workers, progress, repaired.append)

@@ -123,7 +123,7 @@ def _run_study(settings: StudySettings, out: Path, until: str) -> Path | None:
         if stage == "simulate":
             simulate(
                 corpus, list(settings.street), clips=settings.clips, seed=settings.world_seed, preset=settings.world,
-                clips_per_source=settings.clips_per_source, shares=settings.shares,
+                clips_per_source=settings.clips_per_source, shares=settings.shares, dealt_as=settings.dealt_as,
             )  # fmt: skip
         elif stage == "targets":
             if "compare" in wanted:

@@ -98,6 +98,7 @@ class RunInfo:
     processes: tuple[int, ...] = ()  # that made updates; several where a run went on with more or fewer; none: unknown
     closed: tuple[str, ...] | None = None  # pathways that no longer opened when the run ended; None: not recorded
     trained_on: str = ""  # device, how many runs at a time and since when; empty: not recorded
+    measured_on: str = ""  # the corpus whose clips it was shown; empty: not recorded
 
     @property
     def go(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from factorjepa.commands import FILE, recorded
 from factorjepa.corpus.access import Corpus
 from factorjepa.corpus.loader import Loader
 from factorjepa.corpus.manifest import MANIFEST, Manifest
@@ -60,11 +61,11 @@ def run(
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file of a corpus but the hidden ones, which remember times of change."""
+    """Every file of a corpus but the hidden ones, which remember times of change, and the commands that were given."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file() and not path.name.startswith(".") and path.name != FILE
     }
 
 
@@ -356,6 +357,20 @@ class TestCommand:
         assert "--privacy off" in asked.stderr
         assert not (tmp_path / "out").exists()
 
+    def test_the_command_is_kept_and_test_clips_of_one_source_are_pointed_out(
+        self, tmp_path: Path, command: Callable[..., Any]
+    ) -> None:
+        rows = ["file,city,session,capture_mode,split"]
+        for number, split in enumerate(("train", "validation", "test")):
+            encode(tmp_path / f"{number}.mp4", street(number, seconds(7)))
+            rows.append(f"{number}.mp4,Pune,s{number},drive,{split}")
+        (tmp_path / "table.csv").write_text("\n".join(rows))
+        made = command("ingest", tmp_path / "table.csv", "--out", tmp_path / "out", "--privacy", "off")
+        assert made.returncode == 0, made.stderr
+        assert "the test clips come from one source" in " ".join(made.stderr.split())
+        (line,) = recorded(tmp_path / "out")
+        assert line.startswith("factorjepa ingest ")
+
     def test_footage_of_which_nothing_comes_is_an_error(self, tmp_path: Path, command: Callable[..., Any]) -> None:
         (tmp_path / "a" / "b").mkdir(parents=True)
         (tmp_path / "a" / "b" / "empty.mp4").write_bytes(b"")
@@ -363,6 +378,7 @@ class TestCommand:
         made = command("ingest", tmp_path / "a", *words)
         assert made.returncode == 1
         assert "no clip came of this footage" in made.stderr
+        assert "taken from folder names: ." not in made.stderr
         assert "rejected.csv" in made.stderr
         assert "empty.mp4" in (tmp_path / "out" / "rejected.csv").read_text()
 

@@ -297,6 +297,7 @@ def _measure(
         trained_by=tuple(commands.recorded(entry.run.folder)), evaluated_by=commands.command(),
         missing=tuple(lack for one in measures for lack in one.missing), updates=entry.run.updates_made(),
         processes=entry.run.processes(), closed=entry.run.closed(), trained_on=entry.run.trained_on(),
+        measured_on=entry.conditions.data,
     )  # fmt: skip
     return Scores.of_rows(rows, instruments.infos, identity, [info])
 

@@ -135,7 +135,7 @@ def scorecard(
                     if progress is not None:
                         progress(start + clips, total * len(encoders), note)
 
-                part = _measure(encoder, looker, scenes, settings, identity, told)
+                part = _measure(encoder, looker, scenes, settings, identity, told, str(data))
                 part.write(path)
             parts.append(part)
         parts += earlier_parts(out / PARTS, {arch for arch, _ in encoders}, parts[0])
@@ -162,7 +162,7 @@ def _scenes(role: Role, clips: ClipSet, window: WindowSpec, looker: Looker, sett
 
 def _measure(
     encoder: FrozenEncoder, looker: Looker, parts: Sequence[Scenes], settings: EvaluateSettings,
-    identity: dict[str, str], told: Callable[[int], object],
+    identity: dict[str, str], told: Callable[[int], object], data: str,
 ) -> Scores:  # fmt: skip
     """One pass over the clips; what several diagnostics ask is looked at once."""
     probed = [one(settings) for one in PROBED]
@@ -195,6 +195,7 @@ def _measure(
     run = RunInfo(
         BACKBONE, method, 0, encoder.name, "frozen", trainable=0, run=encoder.origin, config="", step=0,
         evaluated_by=commands.command(), missing=tuple(lack for one in probed for lack in one.missing),
+        measured_on=data,
     )  # fmt: skip
     return Scores.of_rows(rows, infos(), identity, [run])
 

@@ -36,12 +36,12 @@ from ..statistics.variants import with_variants
 from ..statistics.verdict import RULE
 from ..storage import refuse_unwritable, write_text
 from ..training.tuning import TUNING, Tried, read_tried
-from ..words import listed
+from ..words import counted, listed
 from .curves import Run
 from .decoded import SCORES, read_futures, refuse_other_clips
 from .material import Decoded, Material, Statement
 from .page import page
-from .provenance import corpus_of, steps_of
+from .provenance import clips_lacking, corpus_of, steps_of
 
 COMPARISON, REPORT, TABLES, INDEX = "comparison", "report", "tables", "index.html"
 _MOST_RUNS = 8  # of a training figure
@@ -75,6 +75,11 @@ def make_report(
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
     folder = to or Path(out) / REPORT
     refuse_unwritable(folder)
+    if data is not None and (lacking := clips_lacking(data, scores)):
+        raise ReportError(
+            f"{data}: is not the corpus of these scores: {counted(len(lacking), 'scored clip')} are not in its "
+            f"manifest, for example {lacking[0]!r}; name the one that was evaluated, or leave --data out"
+        )
     corpus = data or corpus_of(scores)
     comparison, compared, notes = _comparison(out, scores, corpus, settings, progress)
     scores = _as_compared(scores, comparison)

@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from .. import commands
-from ..corpus.manifest import MANIFEST
+from ..corpus.manifest import MANIFEST, Manifest
+from ..errors import FactorJEPAError
 from ..scores import RunInfo, Scores
 from ..statistics import Comparison
 from ..words import counted, listed
@@ -35,11 +36,17 @@ def steps_of(scores: Scores, comparison: Comparison, corpus: Path | None) -> lis
             made.setdefault(line, []).append((kind, name))
 
     trained = [run for run in scores.runs if run.config]  # a scorecard's encoders are nobody's run
+    own = {data.resolve(): data for run in trained if (data := _trained_on(run)) and (data / MANIFEST).is_file()}
     if corpus is not None:
         by(commands.recorded(corpus), "corpus")
-        for folder in dict.fromkeys(_packets(run, corpus) for run in trained):
-            if folder.is_dir():
-                by(commands.recorded(folder), "packets")
+        own.pop(corpus.resolve(), None)
+    for data in own.values():
+        by(commands.recorded(data), "corpus of training")
+    packets = [folder for run in trained if (folder := _packets(run)) is not None]
+    if corpus is not None and own:
+        packets.append(corpus / _TARGETS)
+    for folder in {one.resolve(): one for one in packets if one.is_dir()}.values():
+        by(commands.recorded(folder), "packets")
     for run in trained:
         by(run.trained_by, "run", run.run)
     for run in scores.runs:
@@ -51,10 +58,23 @@ def steps_of(scores: Scores, comparison: Comparison, corpus: Path | None) -> lis
 
 
 def corpus_of(scores: Scores) -> Path | None:
-    """The corpus that all runs were trained on, where it is still there."""
-    named = {settings_of(run).get("data") for run in scores.runs} - {None}
-    folder = Path(str(named.pop())) if len(named) == 1 else None
-    return folder if folder is not None and (folder / MANIFEST).is_file() else None
+    """The corpus of the scored clips, where it is still there and has them: that on which runs were measured.
+
+    Scores of before it was recorded are looked up where the runs were trained.
+    """
+    named = {run.measured_on or settings_of(run).get("data") for run in scores.runs} - {None}
+    if len(named) != 1:
+        return None
+    folder = Path(str(named.pop()))
+    try:
+        return None if clips_lacking(folder, scores) else folder
+    except FactorJEPAError:
+        return None
+
+
+def clips_lacking(corpus: Path, scores: Scores) -> list[str]:
+    """Scored clips that its manifest does not have: they are of another corpus."""
+    return sorted({*scores.values("clip_id")} - {clip.clip_id for clip in Manifest.read(corpus)})
 
 
 def settings_of(run: RunInfo) -> dict[str, object]:
@@ -66,9 +86,14 @@ def settings_of(run: RunInfo) -> dict[str, object]:
     return settings if isinstance(settings, dict) else {}
 
 
-def _packets(run: RunInfo, corpus: Path) -> Path:
-    named = settings_of(run).get("targets")
-    return Path(named) if isinstance(named, str) else corpus / _TARGETS
+def _trained_on(run: RunInfo) -> Path | None:
+    data = settings_of(run).get("data")
+    return Path(data) if isinstance(data, str) else None
+
+
+def _packets(run: RunInfo) -> Path | None:
+    named, corpus = settings_of(run).get("targets"), _trained_on(run)
+    return Path(named) if isinstance(named, str) else corpus and corpus / _TARGETS
 
 
 def _listed(things: Sequence[tuple[str, str]]) -> str:

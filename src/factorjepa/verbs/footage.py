@@ -70,6 +70,7 @@ def ingest(
         raise ConfigError("say where the corpus goes: --out CORPUS (or write a table of the files with --template)")
     _say_derived(sources, found)
 
+    from .. import commands
     from ..config import resolve
     from ..engines import engine_named
     from ..footage.configuration import IngestConfiguration
@@ -90,6 +91,7 @@ def ingest(
         _say("--audit: privacy is off, so there are no contact sheets to write", error=True)
     workforce = engine_named(engine, workers, gpus=float(filtering.device == "cuda"))
     result = ingest_files(out, found, configuration.settings, make_filter, workforce, audit, counting)
+    commands.record(out)
     _report(out, result)
 
 
@@ -98,6 +100,8 @@ def _say_derived(sources: Sequence[Path], found: Sequence[Listed]) -> None:
     if all(source.suffix.lower() == ".csv" for source in sources):
         return
     places = sorted({f"{one.city}/{one.session}" for one in found if not one.refused})
+    if not places:
+        return
     shown = ", ".join(places[:6]) + (", ..." if len(places) > 6 else "")
     _say(f"City and session taken from folder names: {shown}. A CSV says it better: --template", error=True)
 
@@ -122,6 +126,11 @@ def _report(out: Path, result: Ingested) -> None:
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
         hint = "whole sources go to one split; more sources, or other shares, give it some"
         _say(f"no clips for {', '.join(empty)}: {hint}", error=True)
+    elif len({clip.source for clip in manifest.select(split=Split.TEST)}) == 1:
+        _say(
+            "the test clips come from one source: they can be measured on, but nothing can be compared. Give it more: "
+            "more sources, other shares, or a column `split` in the table", error=True,
+        )  # fmt: skip
     if result.added:
         _say(f"{counted(result.added, 'source')} added; the others keep their splits, clips and files")
     if behind := _behind(out, result):

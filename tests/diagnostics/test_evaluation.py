@@ -25,7 +25,7 @@ from factorjepa.scores import Scores
 from factorjepa.training.engine import Engine
 from factorjepa.training.restore import restore
 from factorjepa.training.run import RunDirectory
-from factorjepa.training.sealed import read_sealed, write_sealed
+from factorjepa.training.sealed import read_sealed, sealed_settings, write_sealed
 from factorjepa.training.settings import TrainSettings
 
 from .conftest import CPU, FAMILIES
@@ -38,7 +38,7 @@ def changed(run: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
     for path in run.glob("checkpoints/*/weights.safetensors"):
         weights = read_sealed(path)
         name = sorted(weights)[0]
-        write_sealed(path, weights | {name: change(weights[name])})
+        write_sealed(path, weights | {name: change(weights[name])}, sealed_settings(path) or "")
 
 
 def test_every_family_gets_every_score_that_it_can_have(trained: Trained, tmp_path: Path) -> None:
@@ -178,11 +178,28 @@ def test_a_corpus_that_is_not_where_its_run_says_is_asked_for(trained: Trained, 
         evaluate([moved], tmp_path / "out", settings, CPU)
 
 
+@pytest.mark.parametrize(("was", "says"), [("method: full", "method: auto_rgn"), ("seed: 17", "seed: 18")])
+def test_a_run_whose_configuration_was_edited_is_not_measured_under_another_name(
+    was: str, says: str, trained: Trained, tmp_path: Path
+) -> None:
+    edited = tmp_path / "edited"
+    shutil.copytree(trained("full"), edited, symlinks=True)
+    config = (edited / "config.yaml").read_text()
+    assert was in config
+    (edited / "config.yaml").write_text(config.replace(was, says))
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    made = evaluate([edited, trained("frozen")], tmp_path / "out", settings, CPU)
+    assert f"it had {was}, and says {says}. Put it back" in made.failed[str(edited)]
+    assert [run.method for run in made.scores.runs] == ["frozen"]
+
+
 def test_runs_under_other_conditions_are_named_and_not_joined(trained: Trained, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(trained("full"), other, symlinks=True)
-    config = (other / "config.yaml").read_text()
-    (other / "config.yaml").write_text(re.sub(r"context: \d+", "context: 8", config))
+    config = re.sub(r"context: \d+", "context: 8", (other / "config.yaml").read_text())
+    (other / "config.yaml").write_text(config)
+    for path in other.glob("checkpoints/*/weights.safetensors"):  # as if it had been trained so
+        write_sealed(path, read_sealed(path), config)
     settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
     made = evaluate([trained("frozen"), other], tmp_path / "out", settings, CPU)
     assert "different evaluators (packets, window)" in made.failed[str(other)]

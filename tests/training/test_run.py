@@ -137,6 +137,26 @@ def test_a_run_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
         pass
 
 
+def test_a_configuration_that_was_edited_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Whoever resumes without settings takes those of the file."""
+    with begun(tmp_path / "run", CONFIG + "data: here\nworkers: 1\n") as run:
+        run.save(1, {"a": torch.zeros(1)}, {})
+    for edited in (CONFIG.replace("0.1", "5.0"), CONFIG.replace("full", "lora")):
+        text = edited + "data: here\nworkers: 1\n"
+        (run.folder / "config.yaml").write_text(text)
+        with pytest.raises(TrainingError, match=r"was changed after .* it had .*, and says .*\. Put it back"):
+            run.refuse_altered(())
+        with (
+            pytest.raises(TrainingError, match="was changed after the run was trained"),
+            begun(run.folder, text, resume=True),
+        ):
+            pass
+    (run.folder / "config.yaml").write_text(CONFIG + "data: there\nworkers: 4\n")  # moved, and another machine
+    run.refuse_altered(("workers",))
+    (run.folder / CHECKPOINTS / "step-000001" / "weights.safetensors").write_bytes(b"damaged")
+    run.refuse_altered(("workers",))  # whoever reads the weights says so
+
+
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(TrainingError, match="not empty"), begun(tmp_path):

@@ -15,7 +15,7 @@ from ..predictors import FactorizedOptions
 from .learner import Learner
 from .origin import open_backbone
 from .run import BEST, CONFIG, RunDirectory, Weights
-from .settings import TrainSettings
+from .settings import LAYOUT, TrainSettings
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class Restored:
 
 
 def settings_of(run: RunDirectory) -> TrainSettings:
-    """What the run was started with."""
-    return resolve(TrainSettings, run.folder / CONFIG)
+    """What the run was trained with."""
+    settings = resolve(TrainSettings, run.folder / CONFIG)
+    run.refuse_altered(LAYOUT)
+    return settings
 
 
 def best_step(run: RunDirectory) -> int:

@@ -28,7 +28,7 @@ from ..corpus.seal import seal, unbroken
 from ..errors import TrainingError
 from ..storage import PARTIAL, only_writer, refuse_busy, write_text, writing
 from .pathways import closed_at_the_end
-from .sealed import read_sealed, write_sealed
+from .sealed import read_sealed, sealed_settings, write_sealed
 
 CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
     "config.yaml", "environment.json", "metrics.jsonl", "events", "checkpoints", "best"
@@ -36,6 +36,7 @@ CONFIG, ENVIRONMENT, METRICS, EVENTS, CHECKPOINTS, BEST = (
 JUDGED_BY = "val/future_l1"  # lower is better: what chooses a run's checkpoint, and settings where validation chooses
 LEARNED_FROM = "learned from"  # in the environment: which clips
 AT_A_TIME, SINCE = "runs at a time", "since"  # in the environment of a run that was trained together with others
+PLACES = ("data", "targets", "weights", "base", "windows", "trunk_cache", "lpips")  # settings that say where things are
 Weights = dict[str, Tensor]
 
 
@@ -62,6 +63,7 @@ class RunDirectory:
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
+                run.refuse_altered(layout)
                 run.refuse_other(config, layout, defaults, beside=beside)
                 run.refuse_other_clips(clips)
             else:
@@ -111,7 +113,7 @@ class RunDirectory:
         try:
             with writing(final):
                 temporary.mkdir(parents=True)
-                write_sealed(temporary / "weights.safetensors", weights)
+                write_sealed(temporary / "weights.safetensors", weights, self.config)
                 with open(temporary / "state.pt", "wb") as opened:  # a path would not tell why it could not be written
                     torch.save(state, opened)
                 shutil.copymode(temporary / "state.pt", temporary / "weights.safetensors")  # was for the owner alone
@@ -272,6 +274,21 @@ class RunDirectory:
             f"{self.folder}: the run was started with another configuration: {was or 'fewer settings'}; now there is "
             f"{is_now or 'fewer settings'}. {advice}"
         )
+
+    def refuse_altered(self, layout: Sequence[str]) -> None:
+        """Unless the settings are those under which its last checkpoint was trained; what lies where may have moved."""
+        steps = self.steps()
+        told = sealed_settings(self._checkpoint(steps[-1]) / "weights.safetensors") if steps else None
+        if told is None:
+            return
+        had, says = yaml.safe_load(told), yaml.safe_load(self.config)
+        changed = [key for key in had if key in says and had[key] != says[key] and key not in (*layout, *PLACES)]
+        if changed:
+            was, is_now = ("; ".join(f"{key}: {one[key]}" for key in changed) for one in (had, says))
+            raise TrainingError(
+                f"{self.folder / CONFIG}: was changed after the run was trained: it had {was}, and says {is_now}. Put "
+                "it back; other settings are another run, in another folder"
+            )
 
     def refuse_other_clips(self, clips: Sequence[Clip]) -> None:
         """Unless those that the run learned from, its checkpoint chosen by some of them. Runs of before did not say."""

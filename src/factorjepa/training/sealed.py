@@ -1,7 +1,8 @@
 """A checkpoint's weights with a seal: the digest of their bytes, which whoever reads them compares.
 
 A file that was cut short cannot be read at all; one in which bytes were altered can, and its scores would be of weights
-that nobody trained. Files without a seal, of versions before it, are read as they are.
+that nobody trained. The settings of the run lie in it too: a configuration that was edited afterwards would give scores
+another name. Files without a seal, of versions before it, are read as they are.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-_SEAL = "blake2b"
+_SEAL, _SETTINGS = "blake2b", "settings"
 
 
-def write_sealed(path: Path, weights: Mapping[str, Tensor]) -> None:
+def write_sealed(path: Path, weights: Mapping[str, Tensor], settings: str) -> None:
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    save_file(held, path, metadata={_SEAL: _digest(held)})
+    save_file(held, path, metadata={_SEAL: _digest(held), _SETTINGS: settings})
+
+
+def sealed_settings(path: Path) -> str | None:
+    """What `write_sealed` was given; None where the file says nothing or cannot be read (weights tell that)."""
+    try:
+        with safe_open(path, framework="pt") as opened:
+            return (opened.metadata() or {}).get(_SETTINGS)
+    except (OSError, SafetensorError):
+        return None
 
 
 def read_sealed(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:

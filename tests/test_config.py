@@ -87,7 +87,7 @@ class TestErrors:
         (tmp_path / "short.yaml").write_text("{context: 3, frames: 2}")
         text = refusal("targets.width=64", model=TeacherSettings, preset=tmp_path / "short.yaml")
         assert text.startswith(f"Found 1 error in {tmp_path}")
-        assert "context 3 is longer" in text
+        assert "a context of 3 leaves no future in a window of 2 frames" in text
 
     def test_of_a_section_as_a_whole_are_the_command_lines_where_there_is_no_preset(self) -> None:
         terms = ("pixel", "perceptual", "structure", "motion", "regularisation")
@@ -179,7 +179,9 @@ class TestFiles:
         broken, binary = tmp_path / "broken.yaml", tmp_path / "binary.yaml"
         broken.write_text("a: [1")
         binary.write_bytes(b"\xff\xfe\x00")
-        assert "broken.yaml: is not valid YAML" in refusal(preset=broken)
+        assert "broken.yaml, line 1: is not valid YAML" in (told := refusal(preset=broken))
+        assert "restore or correct the file" in told
+        assert "\n" not in told
         assert "binary.yaml: cannot be read" in refusal(preset=binary)
         assert "absent.yaml: cannot be read" in refusal(preset=tmp_path / "absent.yaml")
         (tmp_path / "folder.yaml").mkdir()

@@ -157,7 +157,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not valid YAML: {error}") from None
+        where = getattr(error, "problem_mark", None)
+        place = f", line {where.line + 1}" if where is not None else ""
+        what = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{path}{place}: is not valid YAML ({what}); restore or correct the file") from None
     if data is None:
         return {}
     if not isinstance(data, dict):

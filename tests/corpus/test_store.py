@@ -205,6 +205,13 @@ def test_missing_clips_are_counted_before_anything_is_written(tmp_path: Path) ->
     assert not (tmp_path / "out").exists()
 
 
+def test_a_corpus_without_clips_is_not_packed(tmp_path: Path) -> None:
+    Manifest([]).write(tmp_path / "empty")
+    with pytest.raises(CorpusError, match="empty: has no clips to pack"):
+        pack(tmp_path / "empty", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret.mp4").write_bytes(b"secret")
     (tmp_path / "in").mkdir()

@@ -193,6 +193,15 @@ def test_a_run_whose_configuration_was_edited_is_not_measured_under_another_name
     assert [run.method for run in made.scores.runs] == ["frozen"]
 
 
+def test_scores_are_not_put_into_a_corpus_or_a_run(trained: Trained, streets: Path, tmp_path: Path) -> None:
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    for folder, what in ((streets, "a corpus"), (trained("full"), "a run")):
+        before = sorted(folder.iterdir())
+        with pytest.raises(DiagnosticsError, match=f"is {what}; name another folder for the scores"):
+            evaluate([trained("frozen")], folder, settings, CPU)
+        assert sorted(folder.iterdir()) == before
+
+
 def test_runs_under_other_conditions_are_named_and_not_joined(trained: Trained, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(trained("full"), other, symlinks=True)

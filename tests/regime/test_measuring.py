@@ -272,6 +272,13 @@ def packets(folders: dict[str, Path]) -> Path:
     return out
 
 
+def test_a_corpus_without_clips_is_not_measured(tmp_path: Path) -> None:
+    Manifest([]).write(tmp_path / "empty")
+    opening = Opening(tmp_path / "empty", "truth", tmp_path, T, None)
+    with pytest.raises(RegimeError, match="empty: has no clips to measure"):
+        measured(tmp_path / "out", opening)
+
+
 def test_packets_are_measured_and_say_nothing_of_classes(folders: dict[str, Path], packets: Path) -> None:
     folder = folders["sparse"]
     table = measure_corpus(Manifest.read(folder), TeacherMeasurer(folder, packets), T)

@@ -93,6 +93,9 @@ def test_what_cannot_be_drawn_says_why(run: Make, tmp_path: Path) -> None:
     (empty / "metrics.jsonl").unlink()
     with pytest.raises(ReportError, match="has recorded nothing yet"):
         Run.read(empty)
+    (empty / "metrics.jsonl").write_bytes(b"\x00garbage\n")
+    with pytest.raises(ReportError, match=r"metrics\.jsonl: is damaged"):
+        Run.read(empty)
     (empty / "config.yaml").write_text("arch: nano\nsteps: 10\n")
     with pytest.raises(ReportError, match="runs of `factorjepa train`"):
         Run.read(empty)

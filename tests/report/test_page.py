@@ -305,6 +305,17 @@ class TestHostile:
         with pytest.raises(ReportError, match="is not a folder"):
             make_report(tmp_path / "nothing")
 
+    def test_a_page_of_somebody_else_is_left_alone(self, tmp_path: Path) -> None:
+        synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False).write(tmp_path / "scores.parquet")
+        (tmp_path / "report").mkdir()
+        (tmp_path / "report" / "index.html").write_text("<h1>My thesis</h1>")
+        with pytest.raises(ReportError, match=r"index\.html: is a page of somebody else's"):
+            make_report(tmp_path, settings=QUICK)
+        assert (tmp_path / "report" / "index.html").read_text() == "<h1>My thesis</h1>"
+        (tmp_path / "report" / "index.html").unlink()
+        for _ in range(2):  # its own is made again
+            make_report(tmp_path, settings=QUICK)
+
 
 class TestHowItWasMade:
     """Commands are shown as they were given; what nobody recorded is not made up."""

@@ -264,6 +264,7 @@ class TestHostileEvidence:
         assert packet.reliability[0] == pytest.approx(0.1)
 
 
-def test_a_context_longer_than_the_window_is_refused() -> None:
-    with pytest.raises(ConfigError, match="context 20 is longer than the window of 16 frames"):
-        resolve(TeacherSettings, None, ["context=20"])
+@pytest.mark.parametrize("context", [16, 20])
+def test_a_context_that_leaves_no_future_is_refused(context: int) -> None:
+    with pytest.raises(ConfigError, match=f"a context of {context} leaves no future in a window of 16 frames"):
+        resolve(TeacherSettings, None, [f"context={context}"])

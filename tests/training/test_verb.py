@@ -84,7 +84,9 @@ def test_going_on_with_other_clips_a_pass_says_which_batch_it_takes(ask: Ask) ->
      (("--device", "meta"), "there is no device 'meta'"),
      (("--method", "auto_rgn", "method=full"), "method=full: --method auto_rgn says otherwise"),
      (("data=elsewhere",), "the corpus is the first argument"),
-     (("windows=nowhere",), "nowhere: no such folder of decoded windows")],
+     (("windows=nowhere",), "nowhere: no such folder of decoded windows"),
+     (("context=11", "arch=nano"), "a context of 11 frames is not whole tubelets of 2"),
+     (("context=16", "arch=nano"), "leave no context or no future")],
 )  # fmt: skip
 def test_what_would_be_ignored_or_fail_later_is_refused(words: tuple[str, ...], said: str, ask: Ask) -> None:
     refused = ask(*words, updates=1)

@@ -94,8 +94,8 @@ def privacy_table(manifest: Manifest, rejected: Sequence[Rejected], statement: M
     return table
 
 
-def compare(names: Sequence[str], compositions: Sequence[Composition]) -> RenderableType:
-    """Means of the ground-truth measures side by side, with the ratio of the first corpus to each other one."""
+def compare(names: Sequence[str], compositions: Sequence[Composition]) -> Table:
+    """Means of the ground-truth measures that all have, with the ratio of the first corpus to each other one."""
     table = _table("Measured from ground truth (mean over clips)")
     table.add_column("measure")
     for name in names:

@@ -216,6 +216,8 @@ def _attribute_type(value: Attribute) -> type:
 
 
 def _read_table(path: Path) -> Any:
+    if not path.parent.exists():
+        raise CorpusError(f"{path.parent}: there is no such folder")
     if not path.is_file():
         raise CorpusError(
             f"{path.parent}: holds no {path.name}, so it is not a corpus; name the folder that was simulated, cut or "

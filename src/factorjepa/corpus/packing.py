@@ -68,6 +68,8 @@ def pack(
     if any(folder.glob(SHARDS)):
         raise CorpusError(f"{folder}: is packed already; name a corpus whose clips are plain files")
     manifest = Manifest.read(folder)
+    if not len(manifest):
+        raise CorpusError(f"{folder}: has no clips to pack")
     packed = Manifest(replace(clip, path=f"{member_key(clip.path)}{Path(clip.path).suffix}") for clip in manifest)
     shards = list(fill(_members(folder, manifest, packed), shard_bytes))
     with only_writer(out, "packing"):

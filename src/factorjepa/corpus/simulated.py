@@ -193,10 +193,13 @@ def _claim(out: Path, plan: SimulationPlan) -> None:
     """Record the plan in an empty folder, or make sure that the folder holds a part of this very plan."""
     path = out / PLAN
     if path.exists():
-        if resolve(SimulationPlan, path) != plan:
+        there = resolve(SimulationPlan, path)
+        if there != plan:
+            had, asked = there.model_dump(), plan.model_dump()
+            differing = [f"{key} {had[key]} there, {asked[key]} here" for key in had if had[key] != asked[key]]
             raise CorpusError(
-                f"{out}: holds a simulation with other settings (see {path.name}); choose an empty folder, or repeat "
-                "its settings to finish it"
+                f"{out}: holds a simulation with other settings ({'; '.join(differing)}); choose an empty folder, or "
+                "repeat its settings to finish it"
             )
     else:
         write_text(path, dump(plan))

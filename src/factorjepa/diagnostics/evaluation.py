@@ -25,11 +25,12 @@ import torch
 from .. import commands
 from ..adaptation.prepare import count_trainable
 from ..config import dump
+from ..corpus.manifest import MANIFEST
 from ..errors import DiagnosticsError, FactorJEPAError, ScoresError
 from ..scores import DiagnosticInfo, RunInfo, Scores
 from ..storage import only_writer, remove_partials, write_text
 from ..training.restore import best_step, restore, settings_of
-from ..training.run import RunDirectory
+from ..training.run import CONFIG, RunDirectory
 from ..training.settings import TrainSettings
 from ..words import AT, base_of, listed
 from .asks import Answers, Subject
@@ -134,6 +135,7 @@ def evaluate(
 
     `ahead` may measure some of them before, in other processes (`several`): their parts are found and kept.
     """
+    _refuse_foreign(out)
     instruments = instruments or Instruments.chosen(settings.diagnostics)
     made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
     entries, made.failed = entries_of(runs, data, targets)
@@ -328,6 +330,13 @@ def _indistinct(other: str, entry: Entry) -> str:
         f"{entry.conditions.backbone}: scores could not tell them apart. Train one with another seed, or under a name "
         f"of its own: --method {base_of(entry.settings.method)}{AT}other"
     )
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Scores lie in a folder of their own."""
+    for file, what in ((MANIFEST, "a corpus"), (CONFIG, "a run")):
+        if (out / file).is_file():
+            raise DiagnosticsError(f"{out}: is {what}; name another folder for the scores, with --out")
 
 
 def _refuse_taken(out: Path, entries: Sequence[Entry]) -> None:

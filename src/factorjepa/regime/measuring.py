@@ -242,6 +242,8 @@ def measured(out: Path, opening: Opening, progress: Progress | None = None) -> R
     measurer, manifest, thresholds = opening(), Manifest.read(opening.folder), opening.thresholds
     if opening.splits is not None:
         manifest = Manifest([clip for clip in manifest if clip.split in opening.splits])
+    if not len(manifest):
+        raise RegimeError(f"{opening.folder}: has no clips to measure")
     if (out / FILE).exists():
         there = RegimeTable.read(out)
         asked = (measurer.kind, measurer.name, thresholds.model_dump(mode="json"), corpus_identity(manifest))

@@ -21,7 +21,7 @@ from ..adaptation.method import Method
 from ..config import resolve
 from ..errors import ReportError
 from ..storage import atomic_path
-from ..training.run import CONFIG, RunDirectory
+from ..training.run import CONFIG, METRICS, RunDirectory
 from ..training.settings import TrainSettings
 from ..words import listed
 
@@ -66,6 +66,8 @@ class Run:
         settings = resolve(TrainSettings, run.folder / CONFIG)
         windows = (("data", Path(settings.data).name), *((key, getattr(settings, key)) for key in _WINDOWS))
         found = cls(run.folder.name, settings.resolved_method(), settings.updates, tuple(run.metrics()), windows)
+        if not found.records and (run.folder / METRICS).is_file() and (run.folder / METRICS).stat().st_size:
+            raise ReportError(f"{folder / METRICS}: is damaged: no line of it can be read; train the run again")
         if not len(found.series(VALIDATION)[0]):
             raise ReportError(f"{folder}: has recorded nothing yet; draw it after the first validation")
         return found

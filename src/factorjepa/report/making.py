@@ -75,6 +75,8 @@ def make_report(
         raise ReportError(f"{out}: scores.parquet holds no scores; evaluate again")
     folder = to or Path(out) / REPORT
     refuse_unwritable(folder)
+    if (folder / INDEX).is_file() and "FactorJEPA report" not in (folder / INDEX).read_text("utf-8", "replace")[:4096]:
+        raise ReportError(f"{folder / INDEX}: is a page of somebody else's; choose another folder with --out")
     if data is not None and (lacking := clips_lacking(data, scores)):
         raise ReportError(
             f"{data}: is not the corpus of these scores: {counted(len(lacking), 'scored clip')} are not in its "

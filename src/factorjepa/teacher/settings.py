@@ -87,8 +87,8 @@ class TeacherSettings(Settings):
 
     @model_validator(mode="after")
     def _context_within_window(self) -> TeacherSettings:
-        if self.context > self.frames:
-            raise ValueError(f"context {self.context} is longer than the window of {self.frames} frames")
+        if self.context >= self.frames:
+            raise ValueError(f"a context of {self.context} leaves no future in a window of {self.frames} frames")
         return self
 
     def digest(self) -> str:

@@ -10,7 +10,7 @@ from ..adaptation import Method
 from ..adaptation.method import NEW_BRANCHES
 from ..adaptation.prepare import ADAPTERS
 from ..backbones.masks import future_split
-from ..backbones.spec import BackboneSpec
+from ..backbones.spec import BackboneSpec, names, resolve
 from ..errors import TrainingError
 from ..words import listed
 from .acceleration import refuse_bits
@@ -26,6 +26,8 @@ def accepted(settings: TrainSettings, device: torch.device, processes: Processes
     refuse_missing(settings.log_to)
     refuse_bits(settings, device, whole_weights=processes.mode != "fsdp")
     method = settings.resolved_method()
+    if settings.arch in names():  # of a file the spec is known when it is opened
+        refuse_misfit(settings, resolve(settings.arch), None)
     if (method.interpolation is None) != (settings.base is None):
         raise TrainingError(
             f"method {method.name!r} does not start from another run: leave out base=RUN"
@@ -53,8 +55,8 @@ def refuse_idle(settings: TrainSettings, given: Iterable[str]) -> None:
 def refuse_trunk(method: Method) -> None:
     why = "trains the encoder from its first block on" if method.trains else "makes no update"
     raise TrainingError(
-        f"method {method.name!r} {why}: there is no trunk to keep, leave out trunk_cache (in a study, name it under "
-        "`tuned` for the methods that have a trunk)"
+        f"method {method.name!r} {why}: there is no trunk to keep. Train it without a trunk cache (in a study, name "
+        "trunk_cache under `tuned` for the methods that have a trunk)"
     )
 
 

@@ -58,8 +58,8 @@ def inspect(
     if figure is not None:
         composition_figure(manifests[0], figure)
         console.print(f"{figure}: clips by city and capture mode", highlight=False, soft_wrap=True)
-    if len(corpora) > 1:
-        console.print(compare([folder.resolve().name for folder in corpora], compositions))
+    if len(corpora) > 1 and (table := compare([folder.resolve().name for folder in corpora], compositions)).row_count:
+        console.print(table)
 
 
 def preview(

@@ -43,10 +43,12 @@ def profile(
     from ..profiling.subject import Subject
     from ..profiling.synthetic import Scenery
     from ..profiling.training import CLIPS
-    from ..storage import write_text
+    from ..storage import refuse_unwritable, write_text
     from ..training.settings import PRESET_OF, TrainSettings
 
     place = chosen_device(device)
+    if json is not None:
+        refuse_unwritable(json.parent)
     settings = resolve(TrainSettings, PRESET_OF.get(arch, "nano"), overrides or [], data="-", arch=arch, method=method)
     if not any(one.startswith("accumulate=") for one in overrides or []):
         passes = max(1, CLIPS // (gpus * settings.batch)) if place.type == "cuda" else 1

@@ -216,3 +216,10 @@ def test_the_same_scores_twice_are_an_error_in_words(
     assert "factorjepa with seed" in said
     assert "the same scores were given twice" in said
     assert "{" not in said
+
+
+def test_clips_of_one_source_are_pointed_out_before_a_comparison_refuses_them() -> None:
+    rows = rows_of({"a": 0.0, "b": 0.0}, cities=1)
+    one = [row for row in rows if row["source"] == rows[0]["source"]]
+    assert any("one source: compare and report need two" in line for line in _remarks(scores_of(one)))
+    assert not any("one source" in line for line in _remarks(scores_of(rows)))

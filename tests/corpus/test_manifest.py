@@ -43,6 +43,8 @@ def test_an_empty_manifest_round_trips(tmp_path: Path) -> None:
 def test_a_folder_without_a_manifest_is_not_a_corpus(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"holds no manifest\.parquet"):
         Manifest.read(tmp_path)
+    with pytest.raises(CorpusError, match="typo: there is no such folder"):
+        Manifest.read(tmp_path / "typo")
 
 
 @pytest.mark.parametrize("data", [b"", b"not parquet at all", b"PAR1" + bytes(40) + b"PAR1"])

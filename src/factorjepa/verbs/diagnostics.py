@@ -232,6 +232,8 @@ def _remarks(scores: Scores) -> list[str]:
         for info in scores.diagnostics.values()
         if (info.name, CHANCE) in means
     }
+    if len(scores.values("source")) == 1:
+        said.append("all clips come from one source: compare and report need two, better of six cities or more")
     return said + [f"{title}: {why}" for title, why in surprising.items() if why]
 
 

@@ -212,7 +212,12 @@ def test_the_verbs_list_methods_and_count_budgets() -> None:
     runner = CliRunner()
     listed = runner.invoke(app, ["methods"], env={"COLUMNS": "200"})
     assert listed.exit_code == 0
-    assert all(name in listed.output for name in METHODS)
+    ablations = {name for name, method in METHODS.items() if method.family == "ablation"}
+    first = {line.split()[0] for line in listed.output.splitlines() if line.strip()}
+    assert first & METHODS.keys() == METHODS.keys() - ablations
+    assert f"{len(ablations)} ablations of these: factorjepa methods ablation" in listed.output
+    others = runner.invoke(app, ["methods", "ablation"], env={"COLUMNS": "200"})
+    assert all(name in others.output for name in ablations)
     some = runner.invoke(app, ["methods", "auto_rgn", "reference"], env={"COLUMNS": "200"})
     references = {name for name, method in METHODS.items() if method.family == "reference"}
     first = {line.split()[0] for line in some.output.splitlines() if line.strip()}

@@ -7,6 +7,7 @@ import math
 import re
 
 _VOID = {"br", "hr", "img", "input", "link", "meta"}
+_OPTION = re.compile(r"(--[\w-]+)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]|[\ud800-\udfff]")  # no page may hold them
 
 
@@ -34,7 +35,13 @@ def joined(*children: object) -> Markup:
 
 def coded(said: str) -> Markup:
     """A sentence in which what stands in backticks is code."""
-    return joined([tag("code", part) if k % 2 else part for k, part in enumerate(said.split("`"))])
+    return joined([code(part) if k % 2 else part for k, part in enumerate(said.split("`"))])
+
+
+def code(line: str) -> Markup:
+    """A command; its options are not divided at their hyphens where a line ends."""
+    parts = enumerate(_OPTION.split(line))
+    return tag("code", [tag("span", part, class_="whole") if k % 2 else part for k, part in parts])
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:

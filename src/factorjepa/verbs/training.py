@@ -152,12 +152,13 @@ def trunk(
 
 def methods(
     words: Annotated[
-        list[str] | None, typer.Argument(help="Only methods whose name or family has one of these.")
+        list[str] | None, typer.Argument(help="Only methods whose name or family has one of these (default: all "
+                                         "but ablations).")
     ] = None,
-) -> None:
-    """Every adaptation method: what trains, and what comparing with it shows.
+) -> None:  # fmt: skip
+    """Adaptation methods: what trains, and what comparing with it shows.
 
-    Example:  [bold]factorjepa methods control auto_rgn[/bold]
+    Example:  [bold]factorjepa methods ablation auto_rgn[/bold]
     """
     from rich import box
     from rich.table import Table
@@ -167,7 +168,11 @@ def methods(
     from ..words import base_of
 
     asked = [base_of(word) for word in words or ()]
-    found = [one for one in METHODS.values() if not asked or any(w in one.name or w == one.family for w in asked)]
+    shown = {one.family for one in METHODS.values()} - {"ablation"}
+    found = [
+        one for one in METHODS.values()
+        if (any(w in one.name or w == one.family for w in asked) if asked else one.family in shown)
+    ]  # fmt: skip
     if not found:
         families = ", ".join(dict.fromkeys(one.family for one in METHODS.values()))
         raise TrainingError(f"no method is named like {' or '.join(map(repr, words or ()))}; families: {families}")
@@ -182,6 +187,8 @@ def methods(
             table.add_row(f"[bold]{family}[/]", "", "")
         table.add_row(one.name, one.scope, one.why)
     console.print(table)
+    if not asked:
+        console.print(f"{len(METHODS) - len(found)} ablations of these: factorjepa methods ablation", highlight=False)
     console.print(
         f"A method with other settings beside itself, in one study and on one page: {found[0].name}@WORD, any word.",
         highlight=False,

@@ -299,6 +299,11 @@ class TestHostile:
         assert "is not a run" in page.text
         assert "cannot be read as an example" in page.text
 
+    def test_without_any_factorjepa_the_headline_shows_what_adapting_gives(self, tmp_path: Path) -> None:
+        page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "lora"), structure=False))
+        assert "Over Frozen V-JEPA, exploratory (BH)" in page.text
+        assert "total: FactorJEPA over Auto-RGN" not in page.text.split("Over Frozen V-JEPA, exploratory (BH)")[0]
+
     def test_errors_say_what_to_do(self, tmp_path: Path) -> None:
         with pytest.raises(ScoresError, match="factorjepa evaluate"):
             make_report(tmp_path)

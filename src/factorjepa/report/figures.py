@@ -79,7 +79,20 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
         if lines:
             groups.append(Group(f"{title}, exploratory (BH)", lines, title))
         left_out += without_room
+    shown = [row for group in groups for line in group.lines for row in line.rows.values()]
+    if not any(math.isfinite(row.effect) for row in shown) and (lines := _over_frozen(material, backbone)):
+        return [Group(f"Over {material.title_of(FROZEN)}, exploratory (BH)", lines)], 0
     return groups, left_out
+
+
+def _over_frozen(material: Material, backbone: str) -> list[Line]:
+    """What adapting gives at all, where nobody of FactorJEPA's kind was evaluated."""
+    rows, found = material.contrasts(backbone), list[Line]()
+    for method in material.few(backbone, MOST_LINES):
+        its = {row.diagnostic: row for row in rows if (row.a, row.b) == (method, FROZEN) and row.family != "primary"}
+        if its:
+            found.append(Line(material.title_of(method), its))
+    return found
 
 
 def _over_others(material: Material, backbone: str, ours: str) -> tuple[list[Line], int]:

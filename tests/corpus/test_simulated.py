@@ -78,7 +78,7 @@ class TestPilots:
     def test_it_is_said_in_the_plan_and_a_corpus_is_not_finished_as_another(self, tmp_path: Path) -> None:
         plans = [planned_of(WORLD, SEED, 2, 1, (0.8, 0.1, 0.1), dealt_as) for dealt_as in (None, 40)]
         assert simulate_corpus(tmp_path / "pilot", plans[1], workers=1)
-        with pytest.raises(CorpusError, match=r"other settings \(dealt_as 40 there, None here\)"):
+        with pytest.raises(CorpusError, match=r"other settings \(.*dealt_as 40 there, None here\)"):
             simulate_corpus(tmp_path / "pilot", plans[0], workers=1)
 
     def test_no_more_clips_are_advised_than_the_larger_corpus_has(self) -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from factorjepa.corpus.windows import (
     WindowSpec,
     centre_square,
-    refuse_short,
+    refuse_unfit,
     window_times,
 )
 from factorjepa.errors import CorpusError
@@ -72,7 +72,18 @@ def test_a_short_clip_is_refused_in_words() -> None:
     with pytest.raises(CorpusError, match=message):
         window_times(clip, PAPER)
     with pytest.raises(CorpusError, match="so are 2 other clips"):
-        refuse_short([make_clip(), clip, clip, clip], PAPER)
+        refuse_unfit([make_clip(), clip, clip, clip], PAPER)
+
+
+def test_a_window_faster_than_its_clip_is_refused_in_words() -> None:
+    """Its frames would be the same one again and again, and the future next to nothing."""
+    fast = WindowSpec(frames=16, fps=8.5)
+    message = (
+        r"shows 8 frames a second, and a window of 8\.5 would repeat them: set fps to 8 or less; so is 1 other clip$"
+    )
+    with pytest.raises(CorpusError, match=message):
+        refuse_unfit([make_clip(), make_clip(1)], fast)
+    refuse_unfit([make_clip()], WindowSpec(frames=16, fps=8.0))
 
 
 @pytest.mark.parametrize("values", [{"frames": 0}, {"fps": 0.0}, {"fps": float("inf")}, {"size": 1}, {"frame": 8}])

@@ -30,7 +30,7 @@ from ..workers import granted_cores
 from .access import ClipSet, Corpus, clips_of
 from .manifest import Clip
 from .splits import Split
-from .windows import WindowSpec, refuse_short, window_times
+from .windows import WindowSpec, refuse_unfit, window_times
 
 _TOGETHER = 16  # windows that a worker hands back at once
 
@@ -101,7 +101,7 @@ def decode_windows(
     with only_writer(folder, "decoding windows"):
         remove_partials(folder)
         for clips in sets:
-            refuse_short(clips, spec)
+            refuse_unfit(clips, spec)
             if len(DecodedWindows(folder, clips, spec, replication)) == len(clips):
                 done += len(clips)
                 continue

@@ -32,7 +32,7 @@ from ..words import counted
 from .access import ClipSet, EvaluationClips, TrainingClips
 from .decoded_windows import DecodedWindows, read_window
 from .manifest import Clip
-from .windows import WindowSpec, refuse_short, window_times
+from .windows import WindowSpec, refuse_unfit, window_times
 
 _log = logging.getLogger(__name__)
 OnError = Literal["raise", "skip"]
@@ -152,7 +152,7 @@ class _Batches:
         if on_error not in ("raise", "skip"):
             raise CorpusError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         if on_error == "raise":
-            refuse_short(clips, spec)  # now, rather than hours into an epoch
+            refuse_unfit(clips, spec)  # now, rather than hours into an epoch
         self.clips, self.spec, self.batch_size, self.workers = clips, spec, batch_size, workers
         self.replication, self.rank, self.world, self.on_error = replication, rank, world, on_error
         self._start_method = start_method

@@ -9,7 +9,7 @@ Spatially, the largest centred square of the picture is kept, resized to `size` 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,22 +43,31 @@ def window_times(clip: Clip, spec: WindowSpec, replication: int = 0) -> NDArray[
 
     The start is one of the clip's own frames, drawn evenly among those after which the whole window still fits.
     """
-    refuse_short([clip], spec)
+    refuse_unfit([clip], spec)
     starts = math.floor((clip.seconds - spec.seconds + _ROUNDING) * clip.fps) + 1
     start = int(stream(replication, "window", clip.clip_id).integers(starts)) / clip.fps
     return start + np.arange(spec.frames, dtype=np.float64) / spec.fps
 
 
-def refuse_short(clips: Iterable[Clip], spec: WindowSpec) -> None:
-    """Raise an error that names the first clip shorter than the window, and counts the others."""
-    short = [clip for clip in clips if clip.seconds + _ROUNDING < spec.seconds]
-    if short:
-        more = len(short) - 1
-        others = f"; so {'is' if more == 1 else 'are'} {counted(more, 'other clip')}" if more else ""
+def refuse_unfit(clips: Iterable[Clip], spec: WindowSpec) -> None:
+    """Raise an error that names the first clip shorter or slower than the window, and counts the others."""
+    clips = list(clips)
+    if short := [clip for clip in clips if clip.seconds + _ROUNDING < spec.seconds]:
         raise CorpusError(
             f"clip {short[0].clip_id!r}: {short[0].seconds:.3g} s is shorter than the {spec.seconds:g} s window "
-            f"({counted(spec.frames, 'frame')} at {spec.fps:g} fps; use fewer frames or leave the clip out){others}"
+            f"({counted(spec.frames, 'frame')} at {spec.fps:g} fps; use fewer frames or leave the clip out)"
+            f"{_others(short)}"
         )
+    if slow := [clip for clip in clips if clip.fps * (1 + _ROUNDING) < spec.fps]:
+        raise CorpusError(
+            f"clip {slow[0].clip_id!r}: shows {slow[0].fps:g} frames a second, and a window of {spec.fps:g} would "
+            f"repeat them: set fps to {slow[0].fps:g} or less{_others(slow)}"
+        )
+
+
+def _others(clips: Sequence[Clip]) -> str:
+    more = len(clips) - 1
+    return f"; so {'is' if more == 1 else 'are'} {counted(more, 'other clip')}" if more else ""
 
 
 def centre_square(width: int, height: int) -> tuple[int, int, int]:

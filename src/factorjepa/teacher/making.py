@@ -22,7 +22,7 @@ from ..corpus.access import ClipSet, Corpus, clips_of
 from ..corpus.manifest import Clip
 from ..corpus.simulated import PLAN
 from ..corpus.splits import Split
-from ..corpus.windows import refuse_short
+from ..corpus.windows import refuse_unfit
 from ..engines import Engine, Processes, in_order
 from ..errors import FactorJEPAError, TeacherError
 from ..storage import only_writer, remove_partials
@@ -76,7 +76,7 @@ def make_packets(
     if not sets:
         raise TeacherError(f"{data}: has no clips, so there is nothing to make packets of")
     for clips in sets:
-        refuse_short(clips, window_of(settings))
+        refuse_unfit(clips, window_of(settings))
     _refuse_foreign(out)
     with only_writer(out, "making packets"):
         remove_partials(out)

@@ -103,6 +103,12 @@ class TestErrors:
         assert "epochs: unknown key (did you mean 'training.epochs'?)" in refusal("epochs=3", model=Study)
         assert "training: unknown key (did you mean 'epochs', without 'training'?)" in refusal("training.epochs=3")
 
+    def test_valid_keys_are_told_once(self) -> None:
+        assert refusal("zzz=1", "yyy=2").count("valid keys:") == 1
+
+    def test_a_section_that_contradicts_itself_is_not_printed_whole(self) -> None:
+        assert "(got" not in refusal("context=3", "frames=2", model=TeacherSettings)
+
     def test_a_key_like_nothing_lists_the_valid_ones_without_a_guess(self) -> None:
         text = refusal("zzz=1")
         assert "did you mean" not in text

@@ -118,6 +118,7 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """All validation errors, one line each: dotted key, what was wrong, and the nearest valid key."""
     problems = error.errors()
     lines = [f"Found {len(problems)} error{'s' if len(problems) != 1 else ''} in {source}:"]
+    listed: list[Sequence[str]] = []  # keys that were told already
     for problem in problems:
         location = tuple(problem["loc"])
         key = ".".join(map(str, location)) or "(top level)"
@@ -129,10 +130,13 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
             key, valid = ".".join(map(str, location)), re.findall("'([^']+)'", problem["ctx"]["expected"])
         if valid is not None:
             meant = _elsewhere(model, location, problem["input"], valid) or nearest(str(location[-1]), valid)
-            lines.append(f"  {key}: unknown key{meant}; valid keys: {', '.join(valid)}")
+            told = f"; valid keys: {', '.join(valid)}" if valid not in listed else ""
+            listed.append(valid)
+            lines.append(f"  {key}: unknown key{meant}{told}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
-            shown = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
+            said = problem["type"] != "missing" and not isinstance(problem["input"], Mapping)  # of a section: itself
+            shown = f" (got {problem['input']!r})" if said else ""
             lines.append(f"  {key}: {message[0].lower()}{message[1:]}{shown}")
     return "\n".join(lines)
 

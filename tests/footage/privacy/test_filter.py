@@ -258,7 +258,7 @@ def test_a_layout_of_the_other_kind_is_refused(tmp_path: Path, kind: str, layout
 
 @pytest.mark.parametrize("kind", ["faces", "plates"])
 def test_off_with_a_detector_is_a_contradiction(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"mode is off, but detectors are given \({kind}\)"):
+    with pytest.raises(ConfigError, match=rf"mode is off, and detectors are given \({kind}\)"):
         resolve(IngestConfiguration, None, ["privacy.mode=off", f"privacy.{kind}=[x.onnx]"])
 
 

@@ -98,7 +98,7 @@ class PrivacySettings(Settings):
         given = [name for name in ("faces", "plates") if getattr(self, name)]
         if self.mode == "off" and given:
             raise ValueError(
-                f"mode is off, but detectors are given ({', '.join(given)}): leave them "
-                "away, so that faces and plates stay visible, or leave off away, so that they are blurred"
+                f"mode is off, and detectors are given ({', '.join(given)}): leave the detectors out if nothing is to "
+                "be blurred, or leave off out and faces and plates are"
             )
         return self

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 
-from factorjepa.errors import StorageError
+from factorjepa.errors import ConfigError, StorageError
 from factorjepa.storage import (
     atomic_path,
     in_turn,
@@ -24,6 +24,7 @@ from factorjepa.storage import (
     only_writer,
     refuse_unwritable,
     remove_partials,
+    storage_error,
     write_atomic,
     write_text,
 )
@@ -137,6 +138,12 @@ class TestAtomicWrites:
         with pytest.raises(StorageError, match="link: is a link that leads nowhere, where a folder has to be"):
             write_text(tmp_path / "link" / "a.txt", "y")
 
+    def test_a_link_that_leads_somewhere_is_not_in_the_way(self, tmp_path: Path) -> None:
+        (tmp_path / "big").mkdir()
+        (tmp_path / "runs").symlink_to(tmp_path / "big")
+        told = storage_error(tmp_path / "runs" / "a", FileExistsError(errno.EEXIST, "File exists"))
+        assert "could not be written" in str(told)
+
     @pytest.mark.parametrize("cause", ["words", "context"])
     def test_a_library_that_hides_what_the_system_said_is_understood(self, tmp_path: Path, cause: str) -> None:
         def safetensors(temporary: Path) -> None:
@@ -162,6 +169,21 @@ class TestAtomicWrites:
 
         with pytest.raises(ValueError, match="of another kind"):
             write_atomic(tmp_path / "a.bin", wrong)
+
+        def elsewhere(temporary: Path) -> None:
+            raise ConfigError("weights.pt: cannot be read (No such file or directory (os error 2))")
+
+        with pytest.raises(ConfigError, match="cannot be read"):
+            write_atomic(tmp_path / "a.bin", elsewhere)
+
+        def device(temporary: Path) -> None:
+            raise RuntimeError("CUDA error")
+
+        try:
+            raise FileNotFoundError("handled already")
+        except FileNotFoundError:
+            with pytest.raises(RuntimeError, match="CUDA error"):
+                write_atomic(tmp_path / "a.bin", device)
 
 
 pieces = st.lists(

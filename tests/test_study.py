@@ -221,6 +221,11 @@ def test_a_split_without_a_share_is_not_given_clips_by_more_of_them(shares: str,
     assert "clips=100 gives" not in str(told.value)
 
 
+def test_a_corpus_that_is_there_is_not_dealt_again() -> None:
+    with pytest.raises(ConfigError, match="dealt_as: the streets of data=CORPUS have their splits already"):
+        study("data=somewhere", "dealt_as=500").check()
+
+
 def test_a_split_that_is_needed_twice_is_told_once() -> None:
     with pytest.raises(ConfigError, match="leave no validation clips"):
         study("clips=100", "shares=[0.9, 0.0, 0.1]", "split=validation").check_plan()

@@ -73,6 +73,14 @@ def dump(settings: Settings) -> str:
     return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
 
 
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat.update(flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
+    return flat
+
+
 def defaults(model: type[Settings]) -> dict[str, Any]:
     """What `dump` says of settings that are left as they are."""
     fields = model.model_fields.items()

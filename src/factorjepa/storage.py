@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,11 +26,12 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Within: what the system refuses is said of `path`, with advice."""
+    before = sys.exception()  # is handled already, and is the context of whatever comes
     try:
         yield
     except Exception as error:
         refused = refusal(error)
-        if refused is None:
+        if refused is None or refused is before:
             raise
         raise storage_error(path, refused) from error
 
@@ -73,9 +75,13 @@ def refusal(error: BaseException) -> OSError | None:
     """
     if isinstance(error, OSError):
         return error
-    if numbered := _IN_WORDS.search(str(error)):
+    if type(error).__name__ == "SafetensorError" and (numbered := _IN_WORDS.search(str(error))):
         return OSError(int(numbered[1]), os.strerror(int(numbered[1])))
     return error.__context__ if type(error) is RuntimeError and isinstance(error.__context__, OSError) else None
+
+
+def _dangling(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 def storage_error(path: Path | str, error: OSError) -> StorageError:
@@ -88,7 +94,7 @@ def storage_error(path: Path | str, error: OSError) -> StorageError:
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return StorageError(f"{path}: not writable ({error.strerror}). Choose a folder you may write to.")
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
-        in_the_way = next((one for one in (Path(path), *Path(path).parents) if one.is_file() or one.is_symlink()), None)
+        in_the_way = next((one for one in (Path(path), *Path(path).parents) if one.is_file() or _dangling(one)), None)
         if in_the_way is not None:
             what = "a file" if in_the_way.is_file() else "a link that leads nowhere"
             return StorageError(

@@ -117,6 +117,8 @@ class StudySettings(Settings):
         for name in (*self.methods, *(self.decoded or ()), *self.tuned):
             method_named(name)
         self._check_own()
+        if self.data is not None and self.dealt_as is not None:
+            raise ConfigError("dealt_as: the streets of data=CORPUS have their splits already; leave one of them out")
         resolve(WorldSettings, self.world, self.street)
         taught, run = resolve(TeacherSettings, None, self.teaching()), self._run()
         for name in _WINDOW:

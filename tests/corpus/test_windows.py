@@ -84,6 +84,10 @@ def test_a_window_faster_than_its_clip_is_refused_in_words() -> None:
     with pytest.raises(CorpusError, match=message):
         refuse_unfit([make_clip(), make_clip(1)], fast)
     refuse_unfit([make_clip()], WindowSpec(frames=16, fps=8.0))
+    odd = make_clip(fps=5 / 3, t_end=20.0)
+    with pytest.raises(CorpusError, match=r"set fps to 1\.666 or less"):
+        refuse_unfit([odd], fast)
+    refuse_unfit([odd], WindowSpec(frames=4, fps=1.666))
 
 
 @pytest.mark.parametrize("values", [{"frames": 0}, {"fps": 0.0}, {"fps": float("inf")}, {"size": 1}, {"frame": 8}])

@@ -14,9 +14,11 @@ import torch
 
 from factorjepa import commands
 from factorjepa import scores as scores_module
+from factorjepa.corpus.windows import WindowSpec
 from factorjepa.diagnostics import evaluation
 from factorjepa.diagnostics.evaluation import Registered, evaluate
 from factorjepa.diagnostics.registry import DIAGNOSTICS
+from factorjepa.diagnostics.scorecard import scorecard
 from factorjepa.diagnostics.settings import EvaluateSettings
 from factorjepa.diagnostics.several import SideBySide
 from factorjepa.errors import ConfigError, CorpusError, DiagnosticsError, ScoresError
@@ -199,6 +201,8 @@ def test_scores_are_not_put_into_a_corpus_or_a_run(trained: Trained, streets: Pa
         before = sorted(folder.iterdir())
         with pytest.raises(DiagnosticsError, match=f"is {what}; name another folder for the scores"):
             evaluate([trained("frozen")], folder, settings, CPU)
+        with pytest.raises(DiagnosticsError, match=f"is {what}; name another folder for the scores"):
+            scorecard(streets, [("nano", None)], folder, settings, CPU, WindowSpec())
         assert sorted(folder.iterdir()) == before
 
 

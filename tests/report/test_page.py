@@ -302,6 +302,10 @@ class TestHostile:
     def test_without_any_factorjepa_the_headline_shows_what_adapting_gives(self, tmp_path: Path) -> None:
         page = made(tmp_path, synthetic.scores(**SMALL, methods=("frozen", "auto_rgn", "lora"), structure=False))
         assert "Over Frozen V-JEPA, exploratory (BH)" in page.text
+        assert "are in the table of contrasts" not in page.text
+        names = ("frozen", "auto_rgn", *(f"method_{k}" for k in range(20)))
+        crowd = made(tmp_path, synthetic.scores(**SMALL, methods=names, structure=False))
+        assert re.search(r"[1-9]\d* further methods are in the table of contrasts", crowd.text)
         assert "total: FactorJEPA over Auto-RGN" not in page.text.split("Over Frozen V-JEPA, exploratory (BH)")[0]
 
     def test_errors_say_what_to_do(self, tmp_path: Path) -> None:

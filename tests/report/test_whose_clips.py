@@ -14,6 +14,7 @@ from factorjepa.corpus.simulated import PLAN
 from factorjepa.corpus.splits import Split
 from factorjepa.errors import ReportError
 from factorjepa.report.making import make_report
+from factorjepa.report.provenance import corpus_of
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings
 
@@ -67,6 +68,26 @@ def test_scores_that_do_not_say_where_they_were_measured_are_not_taken_for_the_t
     text = page(corpora()[0])
     assert "No person was filmed" not in text
     assert "find out whether people in them can be recognised" in text
+
+
+def test_a_corpus_is_the_same_however_it_was_named(
+    corpora: Corpora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, scores = corpora("footage")
+    monkeypatch.chdir(tmp_path)
+    for named in ("footage", "./footage", "gone"):  # relative, otherwise, and as it was before it was moved
+        scores.runs[0] = dataclasses.replace(scores.runs[0], measured_on=named)
+        scores.write(out / "scores.parquet")
+        assert "<dt>corpus</dt><dd>footage</dd>" in page(out)
+
+
+def test_a_measured_corpus_that_is_gone_is_looked_up_where_runs_were_trained(corpora: Corpora, tmp_path: Path) -> None:
+    _, scores = corpora("gone")
+    assert corpus_of(scores) is None
+    scores.runs[:] = [
+        dataclasses.replace(run, config=f"data: {tmp_path / 'footage'}\nmethod: {run.method}\n") for run in scores.runs
+    ]
+    assert corpus_of(scores) == tmp_path / "footage"
 
 
 def test_a_corpus_that_is_named_and_has_other_clips_is_refused(corpora: Corpora, tmp_path: Path) -> None:

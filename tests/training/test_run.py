@@ -151,10 +151,25 @@ def test_a_configuration_that_was_edited_is_not_gone_on_with(tmp_path: Path) -> 
             begun(run.folder, text, resume=True),
         ):
             pass
+    (run.folder / "config.yaml").write_text("method: full\ndata: here\nworkers: 1\n")  # lr is its default then
+    with pytest.raises(TrainingError, match=r"it had lr: 0\.1, and says lr: 0\.02"):
+        run.refuse_altered((), {"lr": 0.02})
+    run.refuse_altered((), {"lr": 0.1})
     (run.folder / "config.yaml").write_text(CONFIG + "data: there\nworkers: 4\n")  # moved, and another machine
     run.refuse_altered(("workers",))
     (run.folder / CHECKPOINTS / "step-000001" / "weights.safetensors").write_bytes(b"damaged")
     run.refuse_altered(("workers",))  # whoever reads the weights says so
+
+
+def test_checkpoints_know_what_the_run_was_begun_with_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    with begun(tmp_path / "run") as run:
+        (run.folder / "config.yaml").write_text(CONFIG.replace("0.1", "5.0"))
+        run.save(1, {"a": torch.zeros(1)}, {})
+        with pytest.raises(TrainingError, match="was changed after the run was trained"):
+            run.refuse_altered(())
+        (run.folder / "config.yaml").unlink()
+        run.save(2, {"a": torch.zeros(1)}, {})
+        assert run.steps() == [1, 2]
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -93,3 +93,15 @@ def test_what_would_be_ignored_or_fail_later_is_refused(words: tuple[str, ...], 
     assert refused.returncode == 1
     assert said in " ".join(refused.stderr.split())
     assert "Traceback" not in refused.stderr
+
+
+def test_what_is_said_twice_and_alike_is_no_contradiction(ask: Ask) -> None:
+    assert ask("--seed", "3", "seed=3", method="full", updates=1).returncode == 0
+
+
+def test_a_run_goes_on_without_the_windows_that_were_decoded_for_it(ask: Ask, tmp_path: Path) -> None:
+    """They are a cache: clips are decoded where it is gone."""
+    (tmp_path / "decoded").mkdir()
+    assert ask(f"windows={tmp_path / 'decoded'}", method="full", updates=2).returncode == 0
+    (tmp_path / "decoded").rmdir()
+    assert ask("--resume").returncode == 0

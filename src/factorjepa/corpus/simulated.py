@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from .. import __version__
-from ..config import Settings, dump, resolve
+from ..config import Settings, dump, flattened, resolve
 from ..errors import CorpusError, StorageError
 from ..seeding import stream
 from ..storage import only_writer, remove_partials, write_atomic, write_text
@@ -195,8 +195,8 @@ def _claim(out: Path, plan: SimulationPlan) -> None:
     if path.exists():
         there = resolve(SimulationPlan, path)
         if there != plan:
-            had, asked = there.model_dump(), plan.model_dump()
-            differing = [f"{key} {had[key]} there, {asked[key]} here" for key in had if had[key] != asked[key]]
+            had, asked = (flattened(one.model_dump(exclude={"audit_cities"})) for one in (there, plan))
+            differing = [f"{key} {had[key]} there, {asked[key]} here" for key in had if had[key] != asked.get(key)]
             raise CorpusError(
                 f"{out}: holds a simulation with other settings ({'; '.join(differing)}); choose an empty folder, or "
                 "repeat its settings to finish it"

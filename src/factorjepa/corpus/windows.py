@@ -61,7 +61,7 @@ def refuse_unfit(clips: Iterable[Clip], spec: WindowSpec) -> None:
     if slow := [clip for clip in clips if clip.fps * (1 + _ROUNDING) < spec.fps]:
         raise CorpusError(
             f"clip {slow[0].clip_id!r}: shows {slow[0].fps:g} frames a second, and a window of {spec.fps:g} would "
-            f"repeat them: set fps to {slow[0].fps:g} or less{_others(slow)}"
+            f"repeat them: set fps to {math.floor(slow[0].fps * 1000) / 1000:g} or less{_others(slow)}"
         )
 
 

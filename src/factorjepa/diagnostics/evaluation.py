@@ -135,7 +135,7 @@ def evaluate(
 
     `ahead` may measure some of them before, in other processes (`several`): their parts are found and kept.
     """
-    _refuse_foreign(out)
+    refuse_foreign(out)
     instruments = instruments or Instruments.chosen(settings.diagnostics)
     made = Evaluated(Scores.of_rows([], dict(instruments.infos), {}, []), out / SCORES)
     entries, made.failed = entries_of(runs, data, targets)
@@ -332,7 +332,7 @@ def _indistinct(other: str, entry: Entry) -> str:
     )
 
 
-def _refuse_foreign(out: Path) -> None:
+def refuse_foreign(out: Path) -> None:
     """Scores lie in a folder of their own."""
     for file, what in ((MANIFEST, "a corpus"), (CONFIG, "a run")):
         if (out / file).is_file():

@@ -28,7 +28,7 @@ from ..storage import only_writer, remove_partials
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
 from .diagnostic import Diagnostic, Found, Part, Role
-from .evaluation import PARTS, earlier_parts
+from .evaluation import PARTS, earlier_parts, refuse_foreign
 from .evaluator import Scenes
 from .looking import STEP, Looked, Looker, chances_of, correspondence
 from .motion_cosine import MotionCosine
@@ -97,6 +97,7 @@ def scorecard(
 ) -> Scorecard:
     """Score encoders, each an architecture and its weights (None: those at hand), one after the other."""
     _check(encoders, window, context)
+    refuse_foreign(out)
     sets = clip_sets(Corpus.open(data), settings)
     precision = Precision(
         device, device.type == "cuda" if settings.precision == "auto" else settings.precision == "bf16"

@@ -17,7 +17,7 @@ import torch
 from ..corpus.simulated import PLAN
 from ..decoded import FOLDER
 from ..diagnostics.diagnostic import Role
-from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate
+from ..diagnostics.evaluation import Evaluated, Instruments, Progress, entries_of, evaluate, refuse_foreign
 from ..diagnostics.evaluator import Evaluator
 from ..diagnostics.settings import EvaluateSettings
 from ..diagnostics.several import SideBySide
@@ -84,6 +84,7 @@ def evaluate_decoded(
     Weights of LPIPS or a detector given later add their scores to finished ones; futures are drawn again for that, and
     nothing else is measured.
     """
+    refuse_foreign(out)
     arch, corpus = _backbone_and_corpus(runs, data, targets)
     studio = looking.studio(arch, corpus, device)
     ahead = SideBySide(side_by_side, settings, device, _Instruments(looking, arch, corpus, str(device)))

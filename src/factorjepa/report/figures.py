@@ -80,19 +80,22 @@ def headline_groups(material: Material, backbone: str) -> tuple[list[Group], int
             groups.append(Group(f"{title}, exploratory (BH)", lines, title))
         left_out += without_room
     shown = [row for group in groups for line in group.lines for row in line.rows.values()]
-    if not any(math.isfinite(row.effect) for row in shown) and (lines := _over_frozen(material, backbone)):
-        return [Group(f"Over {material.title_of(FROZEN)}, exploratory (BH)", lines)], 0
+    if not any(math.isfinite(row.effect) for row in shown):
+        lines, left_out = _over_frozen(material, backbone)
+        if lines:
+            return [Group(f"Over {material.title_of(FROZEN)}, exploratory (BH)", lines)], left_out
     return groups, left_out
 
 
-def _over_frozen(material: Material, backbone: str) -> list[Line]:
-    """What adapting gives at all, where nobody of FactorJEPA's kind was evaluated."""
-    rows, found = material.contrasts(backbone), list[Line]()
-    for method in material.few(backbone, MOST_LINES):
+def _over_frozen(material: Material, backbone: str) -> tuple[list[Line], int]:
+    """What adapting gives at all, where nobody of FactorJEPA's kind was evaluated; how many had no room."""
+    rows, found = material.contrasts(backbone), dict[str, Line]()
+    for method in material.methods(backbone):
         its = {row.diagnostic: row for row in rows if (row.a, row.b) == (method, FROZEN) and row.family != "primary"}
         if its:
-            found.append(Line(material.title_of(method), its))
-    return found
+            found[method] = Line(material.title_of(method), its)
+    lines = [found[method] for method in material.few(backbone, MOST_LINES) if method in found]
+    return lines, len(found) - len(lines)
 
 
 def _over_others(material: Material, backbone: str, ours: str) -> tuple[list[Line], int]:

@@ -62,14 +62,19 @@ def corpus_of(scores: Scores) -> Path | None:
 
     Scores of before it was recorded are looked up where the runs were trained.
     """
-    named = {run.measured_on or settings_of(run).get("data") for run in scores.runs} - {None}
-    if len(named) != 1:
-        return None
-    folder = Path(str(named.pop()))
+    measured = [Path(run.measured_on) for run in scores.runs if run.measured_on]
+    for named in (measured, [data for run in scores.runs if (data := _trained_on(run))]):
+        found = {folder.resolve(): folder for folder in dict.fromkeys(named) if _holds(folder, scores)}
+        if found:
+            return next(iter(found.values())) if len(found) == 1 else None
+    return None
+
+
+def _holds(corpus: Path, scores: Scores) -> bool:
     try:
-        return None if clips_lacking(folder, scores) else folder
-    except FactorJEPAError:
-        return None
+        return not clips_lacking(corpus, scores)
+    except FactorJEPAError:  # it is gone, or named from elsewhere
+        return False
 
 
 def clips_lacking(corpus: Path, scores: Scores) -> list[str]:

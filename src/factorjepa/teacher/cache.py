@@ -21,7 +21,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.numpy import save as save_arrays
 
-from ..config import explain
+from ..config import explain, flattened
 from ..corpus.access import ClipSet
 from ..corpus.loader import Batch
 from ..corpus.manifest import Clip, Manifest
@@ -204,7 +204,7 @@ def _stored(projections: Projections) -> bytes:
 
 def refuse_other_settings(folder: Path, made: TeacherSettings, asked: TeacherSettings) -> None:
     """Raise an error that lists the settings in which the two differ."""
-    old, new = _flat(made.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
+    old, new = flattened(made.model_dump(mode="json")), flattened(asked.model_dump(mode="json"))
     differing = [
         f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in new if old.get(key) != new[key]
     ]
@@ -234,10 +234,3 @@ def _identity(clips: Iterable[Clip]) -> str:
 
 def shard_folder(folder: Path, replication: int) -> Path:
     return folder / f"replication-{replication}"
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
-    return flat

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-import yaml
 from torch import Tensor
 
 from ..adaptation.autorgn import choose_blocks, relative_gradient_norms
@@ -43,7 +42,7 @@ from .origin import open_backbone
 from .parallel import Model, Processes, ReplicatedModel, ShardedModel, load_whole, whole
 from .pathways import PATHWAYS, Pathway
 from .refusing import accepted, refuse_misfit, refuse_trunk
-from .restore import put_back
+from .restore import put_back, settings_of
 from .run import RunDirectory
 from .settings import LAYOUT, TrainSettings
 from .start import report_loss, start_tokens
@@ -90,8 +89,6 @@ class Engine:
                 f"batch={settings.batch}: set batch to {len(training) // world} or less"
             )
         decoded = Path(settings.windows) if settings.windows else None
-        if decoded is not None and not decoded.is_dir():
-            raise TrainingError(f"{decoded}: no such folder of decoded windows; leave windows out to decode the clips")
         self.loader = Loader(
             training, settings.window, settings.batch, settings.seed, settings.workers,
             replication=settings.replication, rank=rank, world=world, memory_gb=settings.memory_gb, decoded=decoded,
@@ -405,7 +402,7 @@ class Engine:
 
     def _interpolate(self, base: RunDirectory, share: float) -> None:
         """WiSE-FT: the encoder between the pretrained one and the base run's best, the predictor the base run's."""
-        method = yaml.safe_load(base.config)["method"]
+        method = settings_of(base).method
         if method != FULL.name:
             raise TrainingError(f"{base.folder}: is a run of {method!r}; WiSE-FT starts from one of {FULL.name!r}")
         self.learner.enter(0)  # the momentum encoder and the reference keep the pretrained weights

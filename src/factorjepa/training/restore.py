@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..adaptation.budget import levelled
-from ..config import resolve
+from ..config import defaults, resolve
 from ..errors import TrainingError
 from ..predictors import FactorizedOptions
 from .learner import Learner
@@ -30,7 +30,7 @@ class Restored:
 def settings_of(run: RunDirectory) -> TrainSettings:
     """What the run was trained with."""
     settings = resolve(TrainSettings, run.folder / CONFIG)
-    run.refuse_altered(LAYOUT)
+    run.refuse_altered(LAYOUT, defaults(TrainSettings))
     return settings
 
 

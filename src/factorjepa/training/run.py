@@ -45,6 +45,7 @@ class RunDirectory:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
+        self._begun_with: str | None = None  # whatever somebody makes of the file meanwhile
 
     @classmethod
     @contextlib.contextmanager
@@ -63,7 +64,7 @@ class RunDirectory:
         started = bool(run.steps())
         with only_writer(run.folder, "training"):
             if started:
-                run.refuse_altered(layout)
+                run.refuse_altered(layout, defaults)
                 run.refuse_other(config, layout, defaults, beside=beside)
                 run.refuse_other_clips(clips)
             else:
@@ -73,6 +74,7 @@ class RunDirectory:
                 learned = {LEARNED_FROM: seal(clips)} if clips else {}
                 write_text(run.folder / ENVIRONMENT, json.dumps(environment | learned, indent=2))
             write_text(run.folder / CONFIG, config)
+            run._begun_with = config
             commands.record(run.folder)
             for left_over in (run.folder / CHECKPOINTS).glob(f".*{PARTIAL}"):
                 shutil.rmtree(left_over)
@@ -113,7 +115,7 @@ class RunDirectory:
         try:
             with writing(final):
                 temporary.mkdir(parents=True)
-                write_sealed(temporary / "weights.safetensors", weights, self.config)
+                write_sealed(temporary / "weights.safetensors", weights, self._begun_with or self.config)
                 with open(temporary / "state.pt", "wb") as opened:  # a path would not tell why it could not be written
                     torch.save(state, opened)
                 shutil.copymode(temporary / "state.pt", temporary / "weights.safetensors")  # was for the owner alone
@@ -275,13 +277,16 @@ class RunDirectory:
             f"{is_now or 'fewer settings'}. {advice}"
         )
 
-    def refuse_altered(self, layout: Sequence[str]) -> None:
-        """Unless the settings are those under which its last checkpoint was trained; what lies where may have moved."""
+    def refuse_altered(self, layout: Sequence[str], defaults: Mapping[str, Any] | None = None) -> None:
+        """Unless the settings are those under which its last checkpoint was trained; what lies where may have moved.
+
+        A setting that the file has no more is its default. One that is none any more says nothing.
+        """
         steps = self.steps()
         told = sealed_settings(self._checkpoint(steps[-1]) / "weights.safetensors") if steps else None
         if told is None:
             return
-        had, says = yaml.safe_load(told), yaml.safe_load(self.config)
+        had, says = yaml.safe_load(told), {**(defaults or {}), **yaml.safe_load(self.config)}
         changed = [key for key in had if key in says and had[key] != says[key] and key not in (*layout, *PLACES)]
         if changed:
             was, is_now = ("; ".join(f"{key}: {one[key]}" for key in changed) for one in (had, says))

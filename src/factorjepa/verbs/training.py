@@ -96,13 +96,15 @@ def _refuse_contradictions(overrides: list[str], **options: object) -> None:
     from ..errors import ConfigError
 
     for override in overrides:
-        key = override.partition("=")[0]
+        key, _, value = override.partition("=")
         if key == "data":
             raise ConfigError(f"{override}: the corpus is the first argument; leave this out")
-        if options.get(key) is not None:
+        if options.get(key) is not None and str(options[key]) != value:
             raise ConfigError(
                 f"{override}: --{key.replace('_', '-')} {options[key]} says otherwise; leave one of them out"
             )
+        if key == "windows" and value not in ("null", "") and not Path(value).is_dir():
+            raise ConfigError(f"{override}: no such folder of decoded windows; leave windows out to decode the clips")
 
 
 def trunk(

@@ -221,6 +221,16 @@ def test_a_split_without_a_share_is_not_given_clips_by_more_of_them(shares: str,
     assert "clips=100 gives" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("decoded=[]", "decoded: names no method whose futures are drawn; decoder=none draws none"),
+     ("methods=[]", "methods: names none: a study needs at least one"), ("seeds=[]", "seeds: names none")],
+)  # fmt: skip
+def test_lists_of_nobody_are_refused_in_words(setting: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        study(setting)
+
+
 def test_a_corpus_that_is_there_is_not_dealt_again() -> None:
     with pytest.raises(ConfigError, match="dealt_as: the streets of data=CORPUS have their splits already"):
         study("data=somewhere", "dealt_as=500").check()

@@ -68,8 +68,8 @@ class StudySettings(Settings):
     teacher_device: Literal["cpu", "cuda"] | None = None  # a small teacher is faster on all cores than on one GPU
 
     preset: str = "nano"  # of `train`
-    methods: tuple[str, ...] = Field(default=("frozen", "auto_rgn", "factorjepa_raw", "factorjepa"), min_length=1)
-    seeds: tuple[int, ...] = Field(default=(17, 29, 43), min_length=1)
+    methods: tuple[str, ...] = ("frozen", "auto_rgn", "factorjepa_raw", "factorjepa")
+    seeds: tuple[int, ...] = (17, 29, 43)
     training: dict[str, Any] = Field(default={})  # settings of every run
     # Method -> settings of its runs alone. `auto_rgn@long` has those of `auto_rgn` as well, unless it has its own.
     tuned: dict[str, dict[str, Any]] = Field(default={})
@@ -87,16 +87,25 @@ class StudySettings(Settings):
     examples: int = Field(default=3, ge=0)
     decoder: Literal["auto", "packaged", "train", "none"] = "auto"  # who draws futures; train: one on this corpus
     # The methods whose futures are drawn, those of them that the study has (None: all).
-    decoded: tuple[str, ...] | None = Field(default=None, min_length=1)
+    decoded: tuple[str, ...] | None = None
     decoded_clips: int | None = Field(default=None, ge=1)  # of the measured clips (None: all)
     decoding: dict[str, Any] = Field(default={})  # settings of `decode train`
     lpips: str | None = None  # weights of LPIPS; without them it is not available
     detector: str | None = None  # ONNX agent detector of decoded frames (None: the shipped one)
     mixed: bool = True  # the mixed-effects check of `compare`
 
+    @field_validator("decoded")
+    @classmethod
+    def _somebodys(cls, decoded: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if decoded is not None and not decoded:
+            raise ValueError("names no method whose futures are drawn; decoder=none draws none")
+        return decoded
+
     @field_validator("methods", "seeds")
     @classmethod
     def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not values:
+            raise ValueError("names none: a study needs at least one")
         twice = sorted({str(value) for value in values if values.count(value) > 1})
         if twice:
             raise ValueError(f"{', '.join(twice)} is there more than once")

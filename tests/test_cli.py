@@ -348,7 +348,7 @@ def test_a_study_goes_from_streets_to_a_report_and_finishes_what_was_begun(
     [
         ("seeds=[1,1]", "more than once"),
         ("methods=[frozen,frozen]", "more than once"),
-        ("methods=[]", "at least 1"),
+        ("methods=[]", "methods: names none: a study needs at least one"),
         ("measuring=[probs.fit=1]", "did you mean 'probes'"),
         ("teacher=[regiones.kind=truth]", "did you mean 'regions'"),
         ("training.losses={factor: .nan}", "losses.factor"),

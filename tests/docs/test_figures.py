@@ -1,4 +1,4 @@
-"""README's figures are those of the results that lie beside it."""
+"""The figures of README and of the page over all studies are those of the results that lie beside them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .pages import ROOT
 
 RESULTS = ROOT / "docs" / "results"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OVER_ALL = (RESULTS / "README.md").read_text(encoding="utf-8")
 Row = dict[str, str]
 
 OF_STUDY = {"nano": "nano_chosen_study", "small": "small_study"}
 FACTORJEPA = {"nano": "factorjepa_chosen", "small": "factorjepa_both_chosen"}
-AGAINST = {  # README's words: the method of both studies
+AGAINST = {  # the page's words: the method of both studies
     "Auto-RGN": ("auto_rgn", "auto_rgn"),
     "Auto-RGN with FactorJEPA's stages and factor views": ("auto_rgn_views", "auto_rgn_views"),
     "the same with 1,800 updates, which take as long as 1,000 of FactorJEPA's": ("auto_rgn_views@long", ""),
@@ -42,9 +43,9 @@ SPEED = {
 }
 
 
-def table(head: str) -> dict[str, list[str]]:
-    """The table of README whose first heading begins so: cells of each row by its first."""
-    lines = README[README.index(f"| {head}") :].split("\n\n")[0].splitlines()
+def table(page: str, head: str) -> dict[str, list[str]]:
+    """The table of a page whose first heading begins so: cells of each row by its first."""
+    lines = page[page.index(f"| {head}") :].split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     return {cells[0]: cells[1:] for cells in rows}
 
@@ -72,7 +73,7 @@ def agrees(text: str, value: float) -> bool:
 
 
 def test_leads_of_factorjepa_are_the_studies() -> None:
-    told = table("FactorJEPA against")
+    told = table(OVER_ALL, "FactorJEPA against")
     assert set(AGAINST) < set(told)
     for words, methods in AGAINST.items():
         columns = [(d, s) for d in ("future_l1", "intervention_l1") for s in ("nano", "small")]
@@ -91,7 +92,8 @@ def test_leads_of_factorjepa_are_the_studies() -> None:
 
 
 def test_leads_over_the_other_competitors_span_what_the_study_has() -> None:
-    cells = next(cells for words, cells in table("FactorJEPA against").items() if "every other competitor" in words)
+    against = table(OVER_ALL, "FactorJEPA against")
+    cells = next(cells for words, cells in against.items() if "every other competitor" in words)
     for cell, diagnostic in ((cells[0], "future_l1"), (cells[2], "intervention_l1")):
         of_these = [row for row in rows("nano_competitors", "contrasts") if row["diagnostic"] == diagnostic]
         others = [row for row in of_these if row["a"] == "factorjepa_chosen" and "auto_rgn" not in row["b"]]
@@ -105,10 +107,20 @@ def test_leads_over_the_other_competitors_span_what_the_study_has() -> None:
         assert agrees(high, max(leads))
 
 
+def test_readme_sums_up_the_page_over_all_studies() -> None:
+    against = table(OVER_ALL, "FactorJEPA against")
+    told = re.search(r"([\d.]+ %) \(`nano`\) and ([\d.]+ %) \(`small`\) below .* (\d+) to (\d+) % below", README)
+    assert told is not None
+    assert [told[1], told[2]] == [cell.strip("*") for cell in against["Auto-RGN"][:2]]
+    others = next(cells for words, cells in against.items() if "every other competitor" in words)
+    spanned = others[0].strip("* %").split(" to ")
+    assert [int(told[3]), int(told[4])] == [round(float(lead)) for lead in spanned]
+
+
 def test_the_table_of_the_look_back_is_its_study() -> None:
     scores = [row for row in rows("nano_look", "scorecard") if row["headline"] == "True"]
     means = {(row["method"], row["diagnostic"]): row["mean"] for row in scores}
-    told = table("on Auto-RGN's blocks, with stages and views")
+    told = table(README, "on Auto-RGN's blocks, with stages and views")
     assert set(told) == set(LOOKED)
     for words, method in LOOKED.items():
         for cell, diagnostic in zip(told[words], ("future_l1", "intervention_l1"), strict=False):
@@ -135,7 +147,7 @@ def test_steps_beside_a_look_back_are_as_decided_as_readme_says() -> None:
 
 
 def test_speeds_are_logged() -> None:
-    told = table("one H200, 384 px")
+    told = table(README, "one H200, 384 px")
     for words, keys in SPEED.items():
         cells = next(cells for name, cells in told.items() if name.startswith(words))
         for cell, arch in zip(cells, ("giant", "gigantic"), strict=True):
@@ -164,5 +176,6 @@ def knowing_agents(ladder: Path) -> float:
 
 
 def test_the_table_over_all_studies_is_made_of_their_tables() -> None:
-    page = (RESULTS / "README.md").read_text(encoding="utf-8")
-    assert explain_table.renewed(page) == page, "python benchmarks/explain_table.py --page docs/results/README.md"
+    assert explain_table.renewed(OVER_ALL) == OVER_ALL, (
+        "python benchmarks/explain_table.py --page docs/results/README.md"
+    )

@@ -9,9 +9,10 @@
 Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
 parameters; what a rung does not know is zero. What it is told of an agent is read by a branch of its own, which is
 silent where nobody is to be and learns with half of it dropped: heads with one branch for everything lost on tokens
-without agents, by learning their streets by heart, part of what they gained on the others. No model that sees the
-context alone can know what the last two rungs do: they say what knowing motion, interactions and occlusion ahead would
-be worth, as far as such a head makes use of it.
+without agents, by learning their streets by heart, part of what they gained on the others. Where agents will go is
+told by networks that know each alone, or the others as well (`agents_motion.py`). No model that sees the context alone
+can know what the last two rungs do: they say what knowing motion, interactions and occlusion ahead would be worth, as
+far as such a head makes use of it.
 
 Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pixels a side (of means: sources).
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,13 +31,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from agents_motion import FORETOLD, TUBELET, by_source, centres, foretold, interval, known, moving, truth_of, tubelets
 from factorjepa.corpus.access import Corpus, TrainingClips
 from factorjepa.corpus.manifest import Clip
-from factorjepa.corpus.shards import TRUTH, sidecar_path
 from factorjepa.diagnostics.tokens import SHARE
 from factorjepa.teacher.cache import PacketCache, Packets
 from factorjepa.teacher.states import GEOMETRY, object_states
-from factorjepa.video import frame_index
 from factorjepa.world import ClipTruth
 from look_back import Added, Features, features, learn
 from results import publish
@@ -45,12 +46,13 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "own place": ("what its own place last showed (the look back)", "nothing"),
     "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
     "steady": ("instead every agent that is seen, exactly, going on at its true present velocity", "own place"),
-    "moved": ("and where each of them truly goes", "steady"),
+    "alone": ("and where it will go, as far as it can be told from itself", "steady"),
+    "together": ("and from the others as well", "alone"),
+    "moved": ("and where each of them truly goes", "together"),
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
-_TUBELET = 2  # frames
 _EVERYBODY = -4  # of what is told of a token: the share of all agents
-_HIDDEN, _REPLICATES = 512, 2000
+_HIDDEN = 512
 _DROPPED = 0.5  # of what is told of an agent, in training
 
 Array = NDArray[np.float32]
@@ -74,36 +76,34 @@ class Street(NamedTuple):
     covered_t: Array
 
 
-def street(truth: ClipTruth, numbers: list[int], context: int, rows: int) -> Street:
-    """Of a window whose frames have these `numbers` in the ground truth."""
-    tubelets = [numbers[first : first + _TUBELET] for first in range(0, len(numbers), _TUBELET)]
-    before, *future = tubelets[context // _TUBELET - 1 :]
-    step = (numbers[1] - numbers[0]) / truth.fps * _TUBELET  # seconds from one tubelet to the next
+def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: Mapping[str, Array]) -> Street:
+    """Of a window whose frames have these `numbers` in the ground truth; how far each agent goes is `told` by rung."""
+    before, *future = tubelets(numbers)[context // TUBELET - 1 :]
+    step = (numbers[1] - numbers[0]) / truth.fps * TUBELET  # seconds from one tubelet to the next
     last = numbers[context - 1]
-    observed = truth.observations(last)
-    observed = observed[truth.visible_pixels[observed] > 0]
-    known = truth.agent[observed]
-    shapes_ASS = truth.instances(last)[None] == known[:, None, None] + 1
+    observed = known(truth, last)
+    agents = truth.agent[observed]
+    shapes_ASS = truth.instances(last)[None] == agents[:, None, None] + 1
     velocity_A2 = truth.image_velocity[observed] / truth.size
-    start, shown_at = _centres(truth, before), _centres(truth, [last])  # of tokens, and of the masks
-    half = step * (_TUBELET - 1) / (2 * _TUBELET)  # from the middle of the last tubelet to its last frame
-    rungs: dict[str, list[Covering]] = {name: [] for name in ("steady", "moved", "seen")}
+    start, shown_at = centres(truth, before), centres(truth, [last])  # of tokens, and of the masks
+    half = step * (TUBELET - 1) / (2 * TUBELET)  # from the middle of the last tubelet to its last frame
+    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
-        then = _centres(truth, frames)
-        steady_A2 = velocity_A2 * step * (k + 1)
-        stayed_A1 = np.isin(known, [*then])[:, None]
+        then = centres(truth, frames)
+        stayed_A1 = np.isin(agents, [*then])[:, None]
         true_A2, by_A2 = (
-            np.array([then.get(a, at[a]) - at[a] for a in known.tolist()]).reshape(-1, 2) for at in (start, shown_at)
+            np.array([then.get(a, at[a]) - at[a] for a in agents.tolist()]).reshape(-1, 2) for at in (start, shown_at)
         )
-        shares_An = _shifted(shapes_ASS, steady_A2 - velocity_A2 * half, rows)
-        rungs["steady"].append(_most(shares_An, steady_A2, known, known))
+        for name, far_AK2 in told.items():
+            shares_An = _shifted(shapes_ASS, far_AK2[:, k] - velocity_A2 * half, rows)
+            rungs[name].append(_most(shares_An, far_AK2[:, k], agents, agents))
         shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
-        rungs["moved"].append(_most(shares_An, true_A2, known, known))
+        rungs["moved"].append(_most(shares_An, true_A2, agents, agents))
         everybody = np.array(sorted(then), np.int64)
         masks_2ASS = [truth.instances(frame)[None] == everybody[:, None, None] + 1 for frame in frames]
         shares_An = np.mean([_shares(masks_ASS, rows) for masks_ASS in masks_2ASS], 0)
-        rungs["seen"].append(_most(shares_An, true_A2, everybody, known))
+        rungs["seen"].append(_most(shares_An, true_A2, everybody, agents))
         covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
     last_An = _shares(shapes_ASS, rows)
     joined = {name: _joined(found, last_An) for name, found in rungs.items()}
@@ -126,8 +126,8 @@ def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
         shapes_ASS[agents[of_R[region]]][where] |= mask
     everybody = np.arange(len(slots_A))
     found = []
-    for ahead in range(_TUBELET, packet.frames - states.context + 1, _TUBELET):
-        since_A1 = ahead - (_TUBELET - 1) / 2 + unseen_A1  # the mask is of a frame, a token of the tubelet's middle
+    for ahead in range(TUBELET, packet.frames - states.context + 1, TUBELET):
+        since_A1 = ahead - (TUBELET - 1) / 2 + unseen_A1  # the mask is of a frame, a token of the tubelet's middle
         shares_An = _shifted(shapes_ASS, velocity_A2 * since_A1, rows)
         found.append(_most(shares_An, velocity_A2 * ahead, everybody, everybody))
     return _joined(found, _shifted(shapes_ASS, velocity_A2 * unseen_A1, rows))
@@ -136,16 +136,6 @@ def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
 def _joined(found: list[Covering], last_An: Array) -> Agents:
     fields, who = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return Agents(fields, who, last_An)
-
-
-def _centres(truth: ClipTruth, frames: list[int]) -> dict[int, Array]:
-    """Middle of every agent's box, in sides of the picture: mean over the frames in which it is in the picture."""
-    found: dict[int, list[Array]] = {}
-    for number in frames:
-        for row in truth.observations(number).tolist():
-            box = truth.box[row].astype(np.float32) / truth.size
-            found.setdefault(int(truth.agent[row]), []).append((box[:2] + box[2:]) / 2)
-    return {agent: np.mean(places, 0) for agent, places in found.items()}
 
 
 def _shares(masks_ASS: NDArray[np.bool_], rows: int) -> Array:
@@ -204,18 +194,6 @@ def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
         looks_tD = torch.cat((looks_AD, torch.zeros(1, dim)))[who_t]  # -1: nobody
         told[b, :, dim:] = torch.cat((brought * (who_t >= 0)[:, None], looks_tD, fields_t5), 1).half()
     return told
-
-
-def by_source(clips_B2: Array, sources: list[str]) -> Array:
-    """Means of the clips of each source `[S, 2]`: every source counts alike, as in `compare`."""
-    names = np.array(sources)
-    return np.stack([np.nanmean(clips_B2[names == name], 0) for name in sorted(set(sources))])
-
-
-def interval(gains_S2: Array) -> Array:
-    """95 % of the means over sources drawn anew, `[low or high, 2]`."""
-    draws = np.random.default_rng(0).integers(len(gains_S2), size=(_REPLICATES, len(gains_S2)))
-    return np.nanpercentile(np.nanmean(gains_S2[draws], 1), [2.5, 97.5], axis=0)
 
 
 class Told(nn.Module):
@@ -277,18 +255,21 @@ def main(arguments: list[str] | None = None) -> int:
     found, pretrained = features(asked.corpus, asked.size, asked.context, asked.clips, kept=3)
     side = round(found.levels.shape[2] ** 0.5)
     packets = _packets(asked.packets, asked.corpus, asked.clips, asked.context) if asked.packets else None
+    check = ~found.training
+    windows = list(zip(found.clips, found.times.numpy(), strict=True))
+    going = [moving(*truth_of(asked.corpus, clip, times), asked.context) for clip, times in windows]
+    everywhere = [clip.source for clip in found.clips]
+    told = {"steady": [clip.steady_AK2 for clip in going]}
+    told |= {rung: foretold(going, everywhere, check.numpy(), others) for rung, others in FORETOLD.items()}
     streets = []
-    for clip, times in zip(found.clips, found.times.numpy(), strict=True):
-        stored = asked.corpus / sidecar_path(clip.path, TRUTH)
-        truth = ClipTruth.from_bytes(stored.read_bytes(), clip.clip_id)
-        numbers = np.minimum(frame_index(times, truth.fps), truth.frames - 1).tolist()
-        streets.append(street(truth, numbers, asked.context, side))
+    for number, (clip, times) in enumerate(windows):
+        of_clip = {rung: far[number] for rung, far in told.items()}
+        streets.append(street(*truth_of(asked.corpus, clip, times), asked.context, side, of_clip))
         if packets is not None:
             assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
             streets[-1].rungs["taught"] = taught(packets, clip, side)
-    check = ~found.training
     covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
-    sources = [clip.source for clip, kept in zip(found.clips, check.tolist(), strict=True) if kept]
+    sources = [source for source, kept in zip(everywhere, check.tolist(), strict=True) if kept]
     share = float((covered_Bt >= SHARE).float().mean())
     print(
         f"{asked.size} px, {asked.context} frames seen: {len(found.clips)} clips, {len(sources)} of them from "
@@ -300,8 +281,8 @@ def main(arguments: list[str] | None = None) -> int:
     for rung, (words, before) in RUNGS.items():
         if rung == "taught" and packets is None:
             continue
-        told = shown(found, streets, rung)
-        seeds_nB2 = [of_clips(errors(found, told, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
+        given = shown(found, streets, rung)
+        seeds_nB2 = [of_clips(errors(found, given, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
         clips_B2 = np.mean(seeds_nB2, 0)
         row = {"rung": rung, "l1": np.nanmean(by_source(clips_B2, sources), 0).tolist()}
         row["seeds"] = [np.nanmean(by_source(one_B2, sources), 0).tolist() for one_B2 in seeds_nB2]

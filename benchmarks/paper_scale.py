@@ -53,13 +53,14 @@ class Session:
         self.path = arguments.out / f"{arguments.arch}.json"
         self.found: dict[str, Any] = {"benchmark": "paper_scale", "left_out": []}
         self.scenery = Scenery(arguments.agents, arguments.neighbours)
-        overrides = list(arguments.set)
         settings = resolve(
-            TrainSettings, PRESET_OF.get(arguments.arch, "nano"), overrides, data="-", arch=arguments.arch,
+            TrainSettings, PRESET_OF.get(arguments.arch, "nano"), list(arguments.set), data="-", arch=arguments.arch,
             method=arguments.method,
         )  # fmt: skip
         passes = 1 if arguments.quick else max(1, CLIPS // (GPUS * settings.batch))
-        self.settings = settings.model_copy(update={"accumulate": passes, "masks": "blocks"})
+        given = {word.partition("=")[0] for word in arguments.set}
+        canonical = {"accumulate": passes, "masks": "blocks"}
+        self.settings = settings.model_copy(update={k: v for k, v in canonical.items() if k not in given})
         self.updates = 1 if arguments.quick else arguments.updates
 
     def case(self, section: str, name: str, measure: Callable[[], dict[str, Any]]) -> None:

@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from factorjepa.backbones import build
-from factorjepa.backbones.eightbit import EIGHT, EightBitLinear, _product, _product_by_hand, in_eight_bits, quantised
+from factorjepa.backbones.eightbit import (
+    EIGHT,
+    EightBitBlock,
+    EightBitLinear,
+    _product,
+    _product_by_hand,
+    in_eight_bits,
+    quantised,
+)
 from factorjepa.backbones.encoder import Encoder
 from factorjepa.backbones.momentum import MomentumEncoder
 from factorjepa.errors import BackboneError
@@ -82,13 +90,16 @@ def test_encoders_that_share_weights_share_them_in_eight_bits_too() -> None:
 
 
 def test_what_trains_or_does_not_fit_is_refused_and_left_as_it_is() -> None:
-    encoder = build("nano").encoder
-    with pytest.raises(BackboneError, match=r"blocks\.0\.attn\.qkv trains"):
-        in_eight_bits([encoder], 1)
+    trained = build("nano").encoder.requires_grad_(False)
+    trained.blocks[1].attn.qkv.requires_grad_(True)
+    with pytest.raises(BackboneError, match=r"blocks\.1\.attn\.qkv trains"):
+        in_eight_bits([trained], 2)
     odd = build("nano").encoder.requires_grad_(False)
-    odd.blocks[0].mlp.fc1 = nn.Linear(odd.spec.dim, 24).requires_grad_(False)
-    with pytest.raises(BackboneError, match="multiples of 16"):
-        in_eight_bits([odd], 1)
+    odd.blocks[1].mlp.fc1 = nn.Linear(odd.spec.dim, 24).requires_grad_(False)
+    with pytest.raises(BackboneError, match=r"blocks\.1\.mlp\.fc1 is 192 x 24: eight bits need multiples of 16"):
+        in_eight_bits([odd], 2)
+    for encoder in (trained, odd):
+        assert not any(isinstance(module, EightBitLinear | EightBitBlock) for module in encoder.modules())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorjepa.statistics import CompareSettings, Contrast, ContrastRow, compare
-from factorjepa.statistics.deciding import Spread, half_width, least_effect, tail
+from factorjepa.statistics.deciding import Spread, deciding, half_width, least_effect, tail
+from factorjepa.statistics.estimand import Distribution
 from factorjepa.statistics.verdict import words
 
 from .tables import FUTURE, Row, rows_of, scores_of
@@ -103,6 +104,17 @@ def test_a_method_that_was_trained_once_is_not_called_better() -> None:
     assert np.isnan(found.contrasts[0].deciding.low)
     assert any("one training seed: how much another training would differ is not known" in note for note in found.notes)
     assert contrast(rows, a=0, b=0).decision == "better"  # nothing was trained, so there is nothing to know
+
+
+def test_a_training_without_a_value_leaves_it_open_and_is_said() -> None:
+    """As the leakage of a channel that has closed in one training, and has nothing left that could leak."""
+    drawn = np.random.default_rng(0).normal(0.1, 0.01, 1000)
+    seeds, empty = np.array([0.1, np.nan, 0.11]), np.empty(0)
+    jackknife = np.array([np.nan, 0.105, np.nan])
+    effect = Distribution(0.1, drawn, drawn[:8], empty, (), empty, (jackknife,), 0.1, seeds, 40, 8, 8)
+    found = deciding(effect, 0.95, seeds_known=True)
+    assert found.note == "no value in one of the training seeds"
+    assert np.isnan(found.p)
 
 
 def test_seeds_that_only_one_method_has_count_for_that_method() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,6 +60,23 @@ def test_eight_bits_are_for_what_never_trains(settings: Make) -> None:
     loss, _ = loss_of(learner, batch, engine.scales, engine.settings, 0)
     loss.backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in learner.encoder.blocks[3].parameters())
+
+
+def test_records_in_eight_bits_serve_training_and_never_what_measures(settings: Make, tmp_path: Path) -> None:
+    keeping = {"trunk_cache": str(tmp_path / "trunk"), "trunk_dtype": "fp32"}
+    engine = Engine(settings(method="factorjepa_raw", trainable_blocks=1, **keeping), CPU)
+    learner = engine.learner
+    learner.enter(0)
+    batch = next(engine._first_batches(1))
+    video, names = batch.video(), [clip.clip_id for clip in batch.clips]
+    exact = learner.yardstick(video)
+    learner.lower_frozen(torch.float32, bits=8)
+    assert engine.trunk is not None
+    with engine.trunk:
+        known = engine.trunk.of(video, names)
+    assert learner.yardstick(video, known).equal(exact)
+    assert torch.allclose(learner.future(video, trunk=known), learner.future(video), atol=1e-5)
+    assert not torch.allclose(learner.future(video, trunk=known), exact, atol=1e-3)  # they are rounded
 
 
 @pytest.mark.parametrize("kernels", [True, False])

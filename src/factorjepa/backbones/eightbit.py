@@ -11,6 +11,7 @@ Shapes: n tokens, I inputs, O outputs.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import cast
@@ -142,20 +143,25 @@ def can_multiply(device: torch.device) -> bool:
 def in_eight_bits(encoders: Sequence[Encoder], blocks: int) -> None:
     """Put the linear layers of the first `blocks` blocks into eight bits: once for encoders that share the weights."""
     first = encoders[0]
+    for number, name in itertools.product(range(blocks), _LAYERS):
+        _refuse_unfit(first, number, name)
     for number in range(blocks):
         for name in _LAYERS:
-            layer = first.blocks[number].get_submodule(name)
-            assert isinstance(layer, nn.Linear)
-            if layer.weight.requires_grad:
-                raise BackboneError(f"encoder: blocks.{number}.{name} trains: in eight bits its steps would be lost")
-            if layer.in_features % 16 or layer.out_features % 16:
-                raise BackboneError(
-                    f"encoder: blocks.{number}.{name} is {layer.in_features} x {layer.out_features}: eight bits need "
-                    "multiples of 16 (set frozen_bits=16)"
-                )
-            lowered = EightBitLinear(layer)
+            lowered = EightBitLinear(cast(nn.Linear, first.blocks[number].get_submodule(name)))
             for encoder in encoders:
                 owner, _, last = name.rpartition(".")
                 setattr(encoder.blocks[number].get_submodule(owner), last, lowered)
         for encoder in encoders:
             encoder.blocks[number] = EightBitBlock(cast(Block, encoder.blocks[number]))
+
+
+def _refuse_unfit(encoder: Encoder, number: int, name: str) -> None:
+    layer = encoder.blocks[number].get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    if layer.weight.requires_grad:
+        raise BackboneError(f"encoder: blocks.{number}.{name} trains: in eight bits its steps would be lost")
+    if layer.in_features % 16 or layer.out_features % 16:
+        raise BackboneError(
+            f"encoder: blocks.{number}.{name} is {layer.in_features} x {layer.out_features}: eight bits need "
+            "multiples of 16 (set frozen_bits=16)"
+        )

@@ -27,7 +27,8 @@ from .subject import Subject
 from .synthetic import Scenery, evidence
 from .timing import Times, forget_peak, peak_gib, timed
 
-Way = Literal["eager", "compiled", "graph"]  # graph: what `compiled` (or eager, on its own) launches, replayed
+Launched = Literal["eager", "compiled"]
+Way = Launched | Literal["graph"]  # graph: what `compiled` (or eager, on its own) launches, replayed
 SOURCE = (720, 1280, 24.0)  # height, width and rate of the file that is decoded
 
 
@@ -61,7 +62,7 @@ def model_latency(subject: Subject, scenery: Scenery, way: Way, warmup: int, run
     return Latency(times, peak_gib(device), flops, None if most is None else flops / times.median / most)
 
 
-def end_to_end_latency(subject: Subject, scenery: Scenery, way: Way, warmup: int, runs: int) -> dict[str, Any]:
+def end_to_end_latency(subject: Subject, scenery: Scenery, way: Launched, warmup: int, runs: int) -> dict[str, Any]:
     """From an H.264 file to predicted tokens; decoding and preprocessing are timed on their own as well."""
     from ..pixels import resize_to_cover, to_video
     from ..video import read_frames, write_video
@@ -74,17 +75,10 @@ def end_to_end_latency(subject: Subject, scenery: Scenery, way: Way, warmup: int
         count = int(settings.frames / settings.fps * rate) + 1
         write_video(path, _pictures(height, width, count), rate)
         predict = _prediction(subject, scenery)
-        resident = _video(settings, device)
-        replayed = _graph(lambda: predict(resident)) if way == "graph" else None
 
         def run() -> None:
             pictures = resize_to_cover(read_frames(path, times), settings.size, settings.size)
-            pixels = to_video(sent(torch.from_numpy(pictures)[None], device))
-            if replayed is None:
-                predict(pixels)
-            else:
-                resident[:, :, : settings.context].copy_(pixels)
-                replayed()
+            predict(to_video(sent(torch.from_numpy(pictures)[None], device)))
 
         whole = timed(run, device, warmup, runs)
         frames, side, cpu = read_frames(path, times), settings.size, torch.device("cpu")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from .latency import Way, end_to_end_latency, model_latency
+from .latency import Launched, Way, end_to_end_latency, model_latency
 from .report import conditions
 from .subject import Subject
 from .synthetic import Scenery
@@ -59,7 +59,7 @@ def profile(
         if any(view != "raw" for view, _ in subject.learner.stage.views):
             name = f"frozen-trunk cache, {CURRICULUM_VIEWS:.0%} of clips in a factor view"
             cases.append((training, name, trained(cached=True, viewed=CURRICULUM_VIEWS)))
-    fastest: Way = "compiled" if subject.compiled else "eager"
+    fastest: Launched = "compiled" if subject.compiled else "eager"
     ways: tuple[Way, ...] = (fastest, "graph") if subject.device.type == "cuda" else (fastest,)
     cases += [(latency, way, functools.partial(_model, subject, scenery, way, warmup, runs)) for way in ways]
     cases.append((latency, "end to end", lambda: end_to_end_latency(subject, scenery, fastest, warmup, runs)))

@@ -22,6 +22,10 @@ class Times:
         return statistics.median(self.seconds)
 
     @property
+    def mean(self) -> float:
+        return statistics.fmean(self.seconds)
+
+    @property
     def p95(self) -> float:
         ordered = sorted(self.seconds)
         return ordered[max(0, -(-95 * len(ordered) // 100) - 1)]

@@ -62,7 +62,8 @@ class TrainingCost:
     def as_json(self) -> dict[str, Any]:
         return {
             "clips_per_s": self.clips_per_s, "clips_of_an_update": self.clips, "update_s_median": self.update.median,
-            "update_s_p95": self.update.p95, "peak_gib": self.peak, "mfu": self.mfu, "gpu_hours": self.hours,
+            "update_s_mean": self.update.mean, "update_s_p95": self.update.p95, "peak_gib": self.peak, "mfu": self.mfu,
+            "gpu_hours": self.hours,
             "tflop_per_clip": self.flops and {k: value / 1e12 for k, value in dataclasses.asdict(self.flops).items()},
             "agents_seen": self.record.get("agents"), "pairs_seen": self.record.get("pairs"),
             "loss": self.record["loss"],

@@ -30,6 +30,7 @@ from .rows import NAN, ContrastRow, Deciding
 
 OWN, MODERATED = "own", "moderated"  # the seeds' variance: of the pair alone, or helped by other methods
 ONE_SEED = "one training seed"
+UNDEFINED_SEED = "no value in one of the training seeds"
 FEW_SEEDS = 5  # fewer, and Student's quantiles are several times the normal ones
 _SMALLEST = 1e-15  # p-value
 _HALVINGS = 45  # of the logarithm of a p-value
@@ -54,7 +55,7 @@ def deciding(effect: Distribution, confidence: float, seeds_known: bool, pool: P
         found.seed_freedom = float(seeds[0].freedom)
     half = half_width([cities, *seeds], 1 - confidence)
     if not np.isfinite(half):
-        return Deciding(note="no variance")
+        return Deciding(note=UNDEFINED_SEED if np.isnan(effect.seeds_S).any() else "no variance")
     if half:
         found.seed_share = float((half_width(seeds, 1 - confidence) / half) ** 2)
     estimate = effect.estimate

@@ -52,6 +52,7 @@ class Learner(nn.Module):
         self.predictor = surgery(backbone, method, tokens, seed)
         add_adapters(self.encoder, self.predictor, method, scope)
         self._stage: int | None = None
+        self._eight_bits = False
         self._splits: dict[tuple[Grid, torch.device], FutureSplit] = {}
         self.encoder.requires_grad_(False)  # so that both copies below begin as the encoder itself
         self.target = MomentumEncoder(self.encoder, momentum)
@@ -91,6 +92,7 @@ class Learner(nn.Module):
             encoder.lower(cut, dtype)
         if bits == 8:
             in_eight_bits((self.encoder, self.target.encoder), cut)
+            self._eight_bits = True
 
     def grid(self, video: Tensor) -> tuple[int, int, int]:
         return self.encoder.grid_of(video)
@@ -137,6 +139,10 @@ class Learner(nn.Module):
         """`Y*`: tokens of the future tubelets of the whole clip, by the momentum encoder or another, `[B, t, D]`."""
         future = len(self._split(video).target)  # tubelets come in the order of time: these are the last tokens
         return normalised_targets(self.tokens(video, encoder or self.target, trunk, future))
+
+    def yardstick(self, video: Tensor, trunk: TrunkStates | None = None) -> Tensor:
+        """The future's tokens by the reference, which measures everybody: never from records in eight bits."""
+        return self.future(video, self.reference, None if self._eight_bits else trunk)
 
     def _split(self, video: Tensor) -> FutureSplit:
         """Context and future tokens, where the video is; kept, so that nothing is copied there in every step."""

@@ -75,7 +75,7 @@ class TrainSettings(Settings):
     windows: str | None = None  # folder of decoded windows that several runs share: see `corpus.decoded_windows`
     # auto: bf16 on a GPU, fp32 on a CPU; tf32: fp32 with products of ten bits on a GPU, and no casts
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
-    frozen_bits: Literal[16, 8] = 16  # 8: blocks that never train multiply in fp8, on a GPU that can, in bf16 otherwise
+    frozen_bits: Literal[16, 8] = 16  # 8: blocks that never train multiply in fp8; refused where a GPU cannot
     recompute: bool = False  # activation checkpointing
     compile: bool | None = None  # torch.compile of the blocks; None: on a GPU with Triton
     trunk_cache: str | None = None  # folder for what the frozen blocks make of every clip: see `trunk`

@@ -114,7 +114,7 @@ def _errors(
     targets = targets.to(device) if targets is not None else None
     with precision:
         known = None if trunk is None else trunk.of(video, [clip.clip_id for clip in batch.clips])
-        wanted, own = learner.future(video, learner.reference, known), learner.future(video, trunk=known)
+        wanted, own = learner.yardstick(video, known), learner.future(video, trunk=known)
         tokens = learner.tokens(video, learner.target, known)[:, ::7]
         columns = []
         for share in HIDDEN:

@@ -118,7 +118,7 @@ def gain(row: dict[str, str]) -> str:
 
 def area(step: Step) -> str:
     """Under the masking curve: an interval over cities, and no decision of its own."""
-    for row in rows(step.study, "explained"):
+    for row in (*rows(step.study, "explained"), *rows(step.study, "parts")):
         of = (row["backbone"], row["a"], row["b"], row["diagnostic"], row["variant"])
         if of == (step.backbone, step.to, step.beside, "mask_slope", "alt/auc"):
             return f"{float(row['effect']):+.4f} [{float(row['low']):+.4f}, {float(row['high']):+.4f}]"

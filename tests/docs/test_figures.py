@@ -141,7 +141,7 @@ def test_steps_beside_a_look_back_are_as_decided_as_readme_says() -> None:
     assert to_the_look_back < set(decided)
     ((method, diagnostic),) = set(decided) - to_the_look_back
     assert (LOOKED["the same in FactorJEPA's channels"], "intervention_l1") == (method, diagnostic)
-    told = re.search(r"Of those after it one is: channels are ([\d.]+) % ahead .* on Intervention L1", README)
+    told = re.search(r"After it one difference is: channels are ([\d.]+) % ahead .* on Intervention L1", README)
     assert told is not None
     assert agrees(told[1], 100 * (1 - float(decided[method, diagnostic]["ratio"])))
 

@@ -7,8 +7,8 @@
 From the simulator's truth up to the context's end: of every agent that is seen there its box, true velocity, the
 camera's share of that, and where it has been; of its eight nearest neighbours the same, relative to it. A small network
 tells how far off constant velocity the agent will be. Shown the others or not, it has as many parameters and learns
-from the same agents; nobody is foretold by a network that has learned from its own street. `agents_ceiling.py` asks
-what such foresight is worth to predicted tokens.
+from the same agents; nobody is foretold by a network that has learned from its own street. Beside it stand staying, a
+velocity that lasts, and one that fades. `agents_ceiling.py` asks what such foresight is worth to predicted tokens.
 
 Shapes: N agents of all clips, A of one, P neighbours, K tubelets of the future, H tubelets looked back at.
 """
@@ -36,6 +36,7 @@ from results import publish
 
 TUBELET = 2  # frames
 FRAMES, FPS = 16, 4.0  # of a window
+LASTS = 2.0  # frames
 FORETOLD = {"alone": False, "together": True}  # who tells where agents go: whether the others are shown
 NEIGHBOURS, LOOKED_BACK = 8, 3
 _OWN, _REACTS = 11 + 3 * LOOKED_BACK, 0.5  # body lengths in a second that others make a difference of
@@ -224,6 +225,12 @@ def truth_of(corpus: Path, clip: Clip, times: Array) -> tuple[ClipTruth, list[in
     return truth, np.minimum(frame_index(times, truth.fps), truth.frames - 1).tolist()
 
 
+def fading(steady_AK2: Array) -> Array:
+    """How far velocities lead that fade, as `predictor.velocity_lasts` has it."""
+    frames_K = TUBELET * np.arange(1, steady_AK2.shape[1] + 1, dtype=np.float32)
+    return steady_AK2 * (LASTS * (1 - np.exp(-frames_K / LASTS)) / frames_K)[:, None]
+
+
 def held_out(sources: Sequence[str], kept: int = 3) -> NDArray[np.bool_]:
     """One source in `kept`, to measure on."""
     return np.isin(sources, sorted(set(sources))[::kept])
@@ -240,7 +247,9 @@ def main(arguments: list[str] | None = None) -> int:
     sources = [clip.source for clip in found]
     out = held_out(sources)
     measured, streets = ([one for one, kept in zip(x, out, strict=True) if kept] for x in (clips, sources))
-    told = {"constant velocity": [clip.steady_AK2 for clip in measured]}
+    told = {"nobody: it stays": [0 * clip.steady_AK2 for clip in measured]}
+    told["constant velocity"] = [clip.steady_AK2 for clip in measured]
+    told[f"a velocity that fades in {LASTS:g} frames"] = [fading(clip.steady_AK2) for clip in measured]
     for name, others in FORETOLD.items():
         told[name] = [one for one, kept in zip(foretold(clips, sources, out, others), out, strict=True) if kept]
     agents, reacting = sum(len(clip.reacts_A) for clip in measured), sum(int(clip.reacts_A.sum()) for clip in measured)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 import agents_ceiling
 import agents_motion
 import plot_ceiling
+import velocity_fades
+from factorjepa.predictors.agents import no_agents
 from factorjepa.teacher.batch import collate
 from factorjepa.teacher.packet import build_packet, projections_for
 from factorjepa.teacher.regions import Tracklet
@@ -200,7 +205,37 @@ def test_the_benchmark_of_motion_tells_its_errors(tmp_path: Path, capsys: pytest
     assert agents_motion.main([str(streets), "--context", "8", "--json", str(log)]) == 0
     assert "2 s ahead: " in capsys.readouterr().out
     who = {row["told_by"]: row for row in json.loads(log.read_text())["who"]}
-    assert list(who) == ["constant velocity", *agents_motion.FORETOLD]
+    order = [*who]
+    assert order[-2:] == [*agents_motion.FORETOLD]
+    assert order[1] == "constant velocity"
     assert np.isfinite([row["off"] for row in who.values()]).all()
-    lost = [who[a]["off"][0] - who[b]["off"][0] for a, b in (("constant velocity", "alone"), ("alone", "together"))]
-    assert [who[name]["gain"][0] for name in agents_motion.FORETOLD] == pytest.approx(lost, abs=1e-4)
+    lost = [who[a]["off"][0] - who[b]["off"][0] for a, b in itertools.pairwise(order)]
+    assert [who[name]["gain"][0] for name in order[1:]] == pytest.approx(lost, abs=1e-4)
+
+
+def test_a_velocity_that_fades_leads_as_far_as_the_predictors() -> None:
+    states = dataclasses.replace(no_agents(1, 4, 12), velocity_lasts=agents_motion.LASTS)
+    speed = np.ones((3, 4, 2), np.float32) * np.arange(1, 5, dtype=np.float32)[:, None]  # 1 a tubelet
+    frames = torch.tensor([2.0, 4.0, 6.0, 8.0])
+    assert agents_motion.fading(speed)[0, :, 0] == pytest.approx((states.at_full_speed(frames) / 2).numpy())
+
+
+def walker(folder: Path, step: float) -> str:
+    """Somebody walks to the right for ten seconds at 8 frames a second, `step` less far in each frame than before."""
+    speed = 8.0 * step ** np.arange(80)
+    left = 100 + np.concatenate(([0.0], speed.cumsum()[:-1]))
+    rows = [f"{t + 1},1,{x:.3f},200,20,60,1,1,1" for t, x in enumerate(left)]
+    rows += [f"{t + 1},2,{9 * t},200,20,60,0,1,1" for t in range(80)]  # not asked for
+    path = folder / f"gt_{step}.txt"
+    path.write_text("\n".join(rows))
+    return f"{path}:8:1920x1080"
+
+
+def test_how_long_a_velocity_lasts_is_told_from_tracks(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    slower = float(np.exp(-0.5 / 4))  # two frames of the video are one of the window: it fades in four of those
+    assert velocity_fades.main([walker(tmp_path, 1.0), walker(tmp_path, slower), "--json", str(log)]) == 0
+    steady, _, fading, _ = (row["off"] for row in json.loads(log.read_text())["sequences"])
+    assert steady["constant"] == pytest.approx(0, abs=1e-3)
+    assert steady["stays"] == pytest.approx(100 * 8 * 8 / 1080, rel=1e-3)
+    assert min(fading, key=fading.get) in ("fades in 2", "fades in 4")  # the slope of a second is of its middle

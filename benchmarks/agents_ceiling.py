@@ -9,10 +9,10 @@
 Encoder and query transformer stay as they come, as in `look_back.py`. Every head has the same inputs and as many
 parameters; what a rung does not know is zero. What it is told of an agent is read by a branch of its own, which is
 silent where nobody is to be and learns with half of it dropped: heads with one branch for everything lost on tokens
-without agents, by learning their streets by heart, part of what they gained on the others. Where agents will go is
-told by networks that know each alone, or the others as well (`agents_motion.py`). No model that sees the context alone
-can know what the last two rungs do: they say what knowing motion, interactions and occlusion ahead would be worth, as
-far as such a head makes use of it.
+without agents, by learning their streets by heart, part of what they gained on the others. Where agents
+will go is told by a velocity that fades, or by networks that have learned it on other streets (`agents_motion.py`). No
+model that sees the context alone can know what the last two rungs do: they say what knowing motion, interactions and
+occlusion ahead would be worth, as far as such a head makes use of it.
 
 Shapes: B clips, A agents, n tokens of a tubelet, t of the future, D width, S pixels a side (of means: sources).
 """
@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from agents_motion import FORETOLD, TUBELET, by_source, centres, foretold, interval, known, moving, truth_of, tubelets
+from agents_motion import TUBELET, by_source, centres, fading, foretold, interval, known, moving, truth_of, tubelets
 from factorjepa.corpus.access import Corpus, TrainingClips
 from factorjepa.corpus.manifest import Clip
 from factorjepa.diagnostics.tokens import SHARE
@@ -46,12 +46,12 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "own place": ("what its own place last showed (the look back)", "nothing"),
     "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
     "steady": ("instead every agent that is seen, exactly, going on at its true present velocity", "own place"),
-    "alone": ("and where it will go, as far as it can be told from itself", "steady"),
-    "together": ("and from the others as well", "alone"),
-    "moved": ("and where each of them truly goes", "together"),
+    "fading": ("at a velocity that fades", "steady"),
+    "foretold": ("as far as a network can tell, from itself and the others", "fading"),
+    "moved": ("and where each of them truly goes", "foretold"),
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
-_EVERYBODY = -4  # of what is told of a token: the share of all agents
+_EVERYBODY = -6  # of what is told of a token: the share of all agents
 _HIDDEN = 512
 _DROPPED = 0.5  # of what is told of an agent, in training
 
@@ -64,7 +64,8 @@ Covering = tuple[Array, NDArray[np.int64]]  # of one tubelet: the first two of
 class Agents(NamedTuple):
     """What is known of the agent that covers most of each future token, and of all of them there."""
 
-    fields_t5: Array  # its share, everybody's share, how far it went since it was seen (2), 1 if it was seen at all
+    # Its share, everybody's share, how far it will be (2), how far it goes a tubelet now (2), 1 if it was seen
+    fields_t7: Array
     who_t: NDArray[np.int64]  # among those known at the context's end; -1 for nobody
     last_An: Array  # what each of those covers in the last context frame
 
@@ -86,7 +87,10 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: 
     shapes_ASS = truth.instances(last)[None] == agents[:, None, None] + 1
     velocity_A2 = truth.image_velocity[observed] / truth.size
     start, shown_at = centres(truth, before), centres(truth, [last])  # of tokens, and of the masks
-    half = step * (TUBELET - 1) / (2 * TUBELET)  # from the middle of the last tubelet to its last frame
+    now_A2, half = (
+        velocity_A2 * step,
+        step * (TUBELET - 1) / (2 * TUBELET),
+    )  # from the middle of the last tubelet to its last frame
     rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
@@ -97,13 +101,13 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: 
         )
         for name, far_AK2 in told.items():
             shares_An = _shifted(shapes_ASS, far_AK2[:, k] - velocity_A2 * half, rows)
-            rungs[name].append(_most(shares_An, far_AK2[:, k], agents, agents))
+            rungs[name].append(_most(shares_An, far_AK2[:, k], now_A2, agents, agents))
         shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
-        rungs["moved"].append(_most(shares_An, true_A2, agents, agents))
+        rungs["moved"].append(_most(shares_An, true_A2, now_A2, agents, agents))
         everybody = np.array(sorted(then), np.int64)
         masks_2ASS = [truth.instances(frame)[None] == everybody[:, None, None] + 1 for frame in frames]
         shares_An = np.mean([_shares(masks_ASS, rows) for masks_ASS in masks_2ASS], 0)
-        rungs["seen"].append(_most(shares_An, true_A2, everybody, agents))
+        rungs["seen"].append(_most(shares_An, true_A2, now_A2, everybody, agents))
         covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
     last_An = _shares(shapes_ASS, rows)
     joined = {name: _joined(found, last_An) for name, found in rungs.items()}
@@ -129,7 +133,7 @@ def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
     for ahead in range(TUBELET, packet.frames - states.context + 1, TUBELET):
         since_A1 = ahead - (TUBELET - 1) / 2 + unseen_A1  # the mask is of a frame, a token of the tubelet's middle
         shares_An = _shifted(shapes_ASS, velocity_A2 * since_A1, rows)
-        found.append(_most(shares_An, velocity_A2 * ahead, everybody, everybody))
+        found.append(_most(shares_An, velocity_A2 * ahead, velocity_A2 * TUBELET, everybody, everybody))
     return _joined(found, _shifted(shapes_ASS, velocity_A2 * unseen_A1, rows))
 
 
@@ -156,26 +160,30 @@ def _shifted(masks_ASS: NDArray[np.bool_], by_A2: Array, rows: int) -> Array:
     return _shares(moved, rows)
 
 
-def _most(shares_An: Array, by_A2: Array, agents: NDArray[np.int64], known: NDArray[np.int64]) -> Covering:
-    """Of the agent that covers most of each token; `by` is of `known` agents, which were seen at the context's end."""
+def _most(
+    shares_An: Array, by_A2: Array, now_A2: Array, agents: NDArray[np.int64], known: NDArray[np.int64]
+) -> Covering:
+    """Of the agent that covers most of each token; `by` and `now` are of `known` ones, seen at the context's end."""
     cells = shares_An.shape[1]
     if not len(agents):
-        return np.zeros((cells, 5), np.float32), np.full(cells, -1)
+        return np.zeros((cells, 7), np.float32), np.full(cells, -1)
     place = {agent: number for number, agent in enumerate(known.tolist())}
     at = np.array([place.get(agent, -1) for agent in agents.tolist()])
     most, share = shares_An.argmax(0), shares_An.max(0)
     who = np.where(share > 0, at[most], -1)
-    by = np.concatenate((by_A2.reshape(-1, 2), np.zeros((1, 2))))[who]
-    fields = np.stack((share, np.minimum(shares_An.sum(0), 1.0), by[:, 0], by[:, 1], who >= 0), 1)
+    going_A4 = np.concatenate((by_A2.reshape(-1, 2), now_A2.reshape(-1, 2)), 1)
+    going = np.concatenate((going_A4, np.zeros((1, 4))))[who]
+    everybody = np.minimum(shares_An.sum(0), 1.0)
+    fields = np.concatenate((np.stack((share, everybody), 1), going, (who >= 0)[:, None]), 1)
     return fields.astype(np.float32), who
 
 
 def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
-    """What a head is told of each token beside its query, `[B, t, 3D + 6]`: in half precision, there are millions."""
+    """What a head is told of each token beside its query, `[B, t, 3D + 8]`: in half precision, there are millions."""
     last_BnD = found.levels[:, -1, :, -1]
     batch, cells, dim = last_BnD.shape
     rows, tokens = round(cells**0.5), found.query.shape[1]
-    told = torch.zeros(batch, tokens, 3 * dim + 6, dtype=torch.float16)
+    told = torch.zeros(batch, tokens, 3 * dim + 8, dtype=torch.float16)
     if rung == "nothing":
         return told
     told[..., :dim] = last_BnD.repeat(1, tokens // cells, 1)
@@ -185,14 +193,14 @@ def shown(found: Features, streets: list[Street], rung: str) -> Tensor:
     place_t2 = torch.stack(torch.meshgrid(middles, middles, indexing="xy"), -1).flatten(0, 1).repeat(tokens // cells, 1)
     for b, one in enumerate(streets):
         agents = one.rungs[rung]
-        fields_t5, who_t = torch.from_numpy(agents.fields_t5), torch.from_numpy(agents.who_t)
+        fields_t7, who_t = torch.from_numpy(agents.fields_t7), torch.from_numpy(agents.who_t)
         picture = F.pad(last_BnD[b].float(), (0, 1), value=1.0).T.reshape(1, dim + 1, rows, rows)
-        from_t2 = place_t2 - fields_t5[:, 2:4]
+        from_t2 = place_t2 - fields_t7[:, 2:4]
         brought = F.grid_sample(picture, (2 * from_t2 - 1)[None, None], align_corners=False)[0, :, 0].T
         cover_An = torch.from_numpy(agents.last_An)
         looks_AD = cover_An @ last_BnD[b].float() / cover_An.sum(1, keepdim=True).clamp(min=1e-3)
         looks_tD = torch.cat((looks_AD, torch.zeros(1, dim)))[who_t]  # -1: nobody
-        told[b, :, dim:] = torch.cat((brought * (who_t >= 0)[:, None], looks_tD, fields_t5), 1).half()
+        told[b, :, dim:] = torch.cat((brought * (who_t >= 0)[:, None], looks_tD, fields_t7), 1).half()
     return told
 
 
@@ -260,7 +268,8 @@ def main(arguments: list[str] | None = None) -> int:
     going = [moving(*truth_of(asked.corpus, clip, times), asked.context) for clip, times in windows]
     everywhere = [clip.source for clip in found.clips]
     told = {"steady": [clip.steady_AK2 for clip in going]}
-    told |= {rung: foretold(going, everywhere, check.numpy(), others) for rung, others in FORETOLD.items()}
+    told["fading"] = [fading(clip.steady_AK2) for clip in going]
+    told["foretold"] = foretold(going, everywhere, check.numpy(), others=True)
     streets = []
     for number, (clip, times) in enumerate(windows):
         of_clip = {rung: far[number] for rung, far in told.items()}

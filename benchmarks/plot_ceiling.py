@@ -19,8 +19,8 @@ STEPS = {
     "own place": ("look back", "#9aa7b2"),
     "taught": ("what the teacher sees of agents", "#e0a458"),
     "steady": ("instead all agents, at constant velocity", "#c9503c"),
-    "alone": ("where each will go, from itself", "#d98a80"),
-    "together": ("and from the others", "#7a4fa0"),
+    "fading": ("at a velocity that fades", "#d98a80"),
+    "foretold": ("as far as a network can tell", "#7a4fa0"),
     "moved": ("where they truly go", "#2f6fb0"),
     "seen": ("what is truly seen of them", "#8fbbe3"),
 }

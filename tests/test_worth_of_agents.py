@@ -88,22 +88,22 @@ def test_rungs_say_where_an_agent_goes_steadily_truly_and_what_is_seen_of_it() -
     steady = street(one_agent(2))
     assert all(one.who_t.max() == 0 for one in steady.rungs.values())
     for one in steady.rungs.values():  # it never turns: all know the same, 4 pixels a tubelet
-        covered = one.fields_t5[:, 0].reshape(2, 8, 8)
+        covered = one.fields_t7[:, 0].reshape(2, 8, 8)
         assert covered.sum((1, 2)).tolist() == pytest.approx([1.0, 1.0], abs=0.02)
         assert covered.nonzero()[1].tolist() == [1] * len(covered.nonzero()[1])
-        moved = one.fields_t5[one.who_t >= 0, 2].reshape(2, -1)
+        moved = one.fields_t7[one.who_t >= 0, 2].reshape(2, -1)
         assert moved.mean(1).tolist() == pytest.approx([4 / 64, 8 / 64])
-    at_first = steady.rungs["steady"].fields_t5[:64, 0].reshape(8, 8)[1]
+    at_first = steady.rungs["steady"].fields_t7[:64, 0].reshape(8, 8)[1]
     assert at_first[3:5].tolist() == pytest.approx([7 / 8, 1 / 8])  # pixels 25 to 33 between the tubelet's two frames
     turned = street(one_agent(2, turns_back=True))
-    ahead, true = (turned.rungs[name].fields_t5[:, 2].reshape(2, 64) for name in ("steady", "moved"))
+    ahead, true = (turned.rungs[name].fields_t7[:, 2].reshape(2, 64) for name in ("steady", "moved"))
     assert ahead.max(1).tolist() == pytest.approx([4 / 64, 8 / 64])
     assert true.min(1).tolist() == pytest.approx([-2 / 64, -6 / 64])
     gone = street(one_agent(2, hidden_at=(14, 15)))
-    assert gone.rungs["moved"].fields_t5[64:, 0].sum() == pytest.approx(
+    assert gone.rungs["moved"].fields_t7[64:, 0].sum() == pytest.approx(
         1.0
     )  # only the last rung knows that it is hidden
-    assert gone.rungs["seen"].fields_t5[64:, 0].sum() == gone.covered_t[64:].sum() == 0.0
+    assert gone.rungs["seen"].fields_t7[64:, 0].sum() == gone.covered_t[64:].sum() == 0.0
 
 
 def taught(frames: range, agents: int = 1) -> agents_ceiling.Agents:
@@ -119,15 +119,15 @@ def taught(frames: range, agents: int = 1) -> agents_ceiling.Agents:
 def test_a_flawless_teacher_is_the_rung_of_steady_truth_where_agents_go_on_as_they_went() -> None:
     true = street(one_agent(2)).rungs["steady"]
     found = taught(range(16))
-    assert found.fields_t5 == pytest.approx(true.fields_t5, abs=1e-6)
+    assert found.fields_t7 == pytest.approx(true.fields_t7, abs=1e-6)
     assert found.who_t.tolist() == true.who_t.tolist()
     assert found.last_An == pytest.approx(true.last_An)
     lost = taught(range(10))  # hidden in the context's last two frames: it goes on as it was last seen to go
-    assert lost.fields_t5[:, :2] == pytest.approx(true.fields_t5[:, :2], abs=1e-6)
+    assert lost.fields_t7[:, :2] == pytest.approx(true.fields_t7[:, :2], abs=1e-6)
     assert lost.last_An == pytest.approx(true.last_An)
     nobody = taught(range(0), agents=0)
     assert (nobody.who_t == -1).all()
-    assert not nobody.fields_t5.any()
+    assert not nobody.fields_t7.any()
 
 
 def test_steady_agents_go_where_their_velocity_leads_and_the_truth_is_told_beside_it() -> None:

@@ -282,6 +282,32 @@ def test_a_full_disk_is_said_wherever_it_strikes(
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 768. GiB"), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+              RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 24 bytes")],
+)  # fmt: skip
+def test_what_does_not_fit_into_memory_is_said(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def hungry(folder: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(Manifest, "read", hungry)
+    ran = command("inspect", tmp_path)
+    assert ran.returncode == 1
+    assert "there is not enough memory for this" in ran.stderr
+    assert "batch, size" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("word", ["seed=-1", "seed=99999999999999999999999", "size=65536"])
+def test_values_that_no_machine_could_bear_are_refused(command: Command, tmp_path: Path, word: str) -> None:
+    ran = command("train", tmp_path, "--out", tmp_path / "run", word)
+    assert ran.returncode == 1
+    assert f"{word.partition('=')[0]}:" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.parametrize(("name", "complaint"), [("tpu", "there is no device 'tpu': choose cpu or cuda"),
                                                  ("quantum", "there is no device 'quantum'")])  # fmt: skip
 def test_a_device_that_is_not_there_is_said(command: Command, tmp_path: Path, name: str, complaint: str) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from . import __version__, commands
-from .errors import AlreadyReported, FactorJEPAError
+from .errors import AlreadyReported, FactorJEPAError, lacks_memory
 from .signals import handling
 from .storage import DISK_FULL, storage_error
 from .terminal import console, error_console
@@ -107,6 +107,13 @@ def _main() -> None:
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        what = f"there is not enough memory for this ({escape(str(error))})"
+        less = "fewer or smaller clips at a time take less (batch, size, frames, clips, workers, memory_gb)"
+        error_console.print(f"[bold red]error:[/] {what}: {less}", highlight=False, soft_wrap=True)
         sys.exit(1)
     except OSError as error:
         if error.errno not in DISK_FULL:

@@ -65,5 +65,12 @@ class ReportError(FactorJEPAError):
     """A figure or page cannot be made from what there is."""
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether it says that memory, of the machine or of a GPU, has run out: libraries say so in their own ways."""
+    said = str(error).lower()
+    words = ("out of memory", "can't allocate memory", "alloc_failed")
+    return isinstance(error, MemoryError) or any(one in said for one in words)
+
+
 class AlreadyReported(FactorJEPAError):
     """Another process of the same run has said what was wrong: this one ends without a word."""

@@ -72,6 +72,8 @@ class DiagnosticInfo:
 
     def about_chance(self, chance: float) -> str:
         """Why a level of chance is as high as it is, where that surprises; else nothing."""
+        if self.reduction == "mean" and chance >= 1.0:
+            return "all clips are of one class, so that nothing could be better than chance"
         if self.reduction != "macro_f1" or not chance > _SURPRISING:
             return ""
         return "chance is high because most tags are present in nearly every clip, so naming them all is mostly right"

@@ -77,6 +77,13 @@ class TestFolders:
         (one,) = list_sources([tmp_path / "footage"])
         assert "leads out" in one.refused
 
+    def test_a_link_that_leads_to_itself_is_refused_and_the_others_are_listed(self, tmp_path: Path) -> None:
+        touch(tmp_path / "Goa" / "a.mp4")
+        (tmp_path / "Goa" / "self.mp4").symlink_to("self.mp4")
+        found = {one.file: one.refused for one in list_sources([tmp_path], "walk")}
+        assert found["Goa/a.mp4"] == ""
+        assert found["Goa/self.mp4"]
+
     def test_the_same_file_twice_and_nothing_at_all(self, tmp_path: Path) -> None:
         touch(tmp_path / "Goa" / "a.mp4")
         with pytest.raises(CorpusError, match="more than once"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.compute as pc
+import pytest
 
+from factorjepa.errors import StorageError
 from factorjepa.report.making import make_report
 from factorjepa.scores import Scores
 from factorjepa.statistics import CompareSettings, Comparison, compare
@@ -22,6 +24,26 @@ def test_a_comparison_of_other_scores_is_made_again_and_said(tmp_path: Path) -> 
     again = make_report(tmp_path)
     assert again.compared
     assert any("made again" in note for note in again.notes)
+
+
+def test_a_page_elsewhere_is_made_of_scores_that_may_not_be_written_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, mine, keep = tmp_path / "theirs", tmp_path / "mine", Comparison.write
+
+    def refuse(self: Comparison, folder: Path) -> None:
+        if folder.is_relative_to(theirs):
+            raise StorageError(f"{folder}: not writable")
+        keep(self, folder)
+
+    theirs.mkdir()
+    synthetic.scores(**SMALL, methods=("frozen", "factorjepa"), structure=False).write(theirs / "scores.parquet")
+    monkeypatch.setattr(Comparison, "write", refuse)
+    told = make_report(theirs, to=mine, settings=QUICK)
+    assert told.compared
+    assert any("theirs/comparison: stays as it was" in note for note in told.notes)
+    assert not (theirs / "comparison").exists()
+    assert Comparison.read(mine / "tables").contrasts
 
 
 def test_what_a_comparison_was_asked_for_is_asked_again_where_the_scores_still_hold_it(tmp_path: Path) -> None:

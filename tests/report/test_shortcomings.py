@@ -372,6 +372,23 @@ class TestTraining:
         assert "Unequal training, in updates and lr: differences between methods may come from it. " in said
         assert "updates: 1500 (Auto-RGN), 2000 (FactorJEPA); lr: 0.2 (Auto-RGN), 0.1 (FactorJEPA)." in said
 
+    def test_one_corpus_by_several_names_is_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        names = {"auto_rgn": "corpus", "factorjepa": "../corpus", "factorjepa_raw": f"{tmp_path}/corpus"}
+        assert "Unequal" not in self.of(
+            **{who: {"config": f"{{lr: 0.1, data: {data}}}"} for who, data in names.items()}
+        )
+        said = self.of(
+            auto_rgn={"config": "{lr: 0.1, data: corpus}"}, factorjepa={"config": "{lr: 0.1, data: a/corpus}"}
+        )
+        assert "data: corpus (Auto-RGN), a/corpus (FactorJEPA)" in said
+
+    def test_runs_that_were_stopped_early_are_named(self) -> None:
+        assert "Unfinished" not in self.of(auto_rgn={"updates": 60, "config": "updates: 60"}, frozen={"updates": 0})
+        said = self.of(auto_rgn={"updates": 4, "config": "updates: 60", "run": "ka"})
+        assert "Unfinished: ka made 4 of 60 updates" in said
+        assert "--resume" in said
+
     def test_a_run_knows_how_many_updates_it_made(self, run: Make) -> None:
         folder = RunDirectory(run("a", until=7))
         assert folder.updates_made() == 7

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ def list_sources(sources: Sequence[Path], capture_mode: str = "") -> list[Listed
             raise CorpusError(f"{source}: no such file or folder")
     if capture_mode:
         found = [one if one.capture_mode else replace(one, capture_mode=_mode(capture_mode)) for one in found]
-    twice = sorted(path for path, times in Counter(one.path.resolve() for one in found).items() if times > 1)
+    twice = sorted(path for path, times in Counter(_true_path(one.path) for one in found).items() if times > 1)
     if twice:
         raise CorpusError(f"{twice[0]}: is listed more than once ({counted(len(twice), 'such file')})")
     called = Counter(one.file for one in found)
@@ -171,11 +172,11 @@ def write_template(path: Path, found: Iterable[Listed]) -> None:
     for one in found:
         if one.refused:
             continue
-        if not one.path.resolve().is_relative_to(folder):
+        if not _true_path(one.path).is_relative_to(folder):
             raise CorpusError(
                 f"{path}: must lie in a folder above the files it lists ({one.path} is not under {folder})"
             )
-        where = one.path.resolve().relative_to(folder).as_posix()
+        where = _true_path(one.path).relative_to(folder).as_posix()
         if not where.isprintable():
             raise CorpusError(f"{one.file!r}: its name has characters that a table cannot hold; rename it")
         writer.writerow((where, one.city, one.session, one.capture_mode, *("" for _ in OPTIONAL)))
@@ -195,6 +196,11 @@ def slug(text: str) -> str:
     while len(short.encode()) > _NAME_BYTES:
         short = short[:-1]
     return short or f"x{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def _true_path(path: Path) -> Path:
+    """Of a link that leads to itself, its own: `Path.resolve` would raise."""
+    return Path(os.path.realpath(path))
 
 
 def _in_folder(folder: Path, called: str) -> list[Listed]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ..adaptation import known
 from ..adaptation.budget import TOLERANCE
@@ -27,6 +30,7 @@ PROTOCOL = (
     "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",
     "size", "frames", "fps", "context", "data", "clips", "weights", *LOOK_BACK, "ranks",
 )  # fmt: skip
+_PATHS = ("data", "weights")
 _NAMED = 4  # methods, before they are counted
 
 
@@ -61,6 +65,7 @@ def cautions(material: Material) -> list[str]:
         said.append(f"{counted(clips, 'clip')} of {counted(sources, 'source video')} are a small sample.")
     said += [one for backbone in material.backbones for one in smaller_family(material, backbone)]
     trained = [run for run in scores.runs if _trains(run)]
+    said += unfinished(trained)
     if trained:
         said += _few_seeds(material)
     made = max((_updates(material, run) for run in trained), default=0)
@@ -72,6 +77,19 @@ def cautions(material: Material) -> list[str]:
     for backbone in material.backbones:
         said += [*unequal_training(material, backbone), *closed_pathways(material, backbone)]
     return said
+
+
+def unfinished(runs: Iterable[RunInfo]) -> list[str]:
+    """Runs that were stopped before their schedule had ended, with a learning rate that was still high."""
+    found = []
+    for run in runs:
+        planned = settings_of(run).get("updates")
+        if isinstance(planned, int) and run.updates is not None and run.updates < planned and _trains(run):
+            found.append(f"{run.run} made {run.updates} of {counted(planned, 'update')}")
+    if not found:
+        return []
+    which = f"{listed(found[:_NAMED])}{f' and {len(found) - _NAMED} more' if len(found) > _NAMED else ''}"
+    return [f"Unfinished: {which}. `factorjepa train … --resume` finishes a run; evaluate it again then."]
 
 
 def smaller_family(material: Material, backbone: str) -> list[str]:
@@ -116,6 +134,7 @@ def unequal_training(material: Material, backbone: str) -> list[str]:
             for key in PROTOCOL:
                 if key in used:
                     value = "not set" if used[key] is None else str(used[key])
+                    value = seen_from_here(value) if key in _PATHS and used[key] is not None else value
                     by_setting[key].setdefault(value, []).append(run.title)
     tuned = _tuned(material, backbone)
     differences = {
@@ -193,6 +212,13 @@ def differing(material: Material, backbone: str, a: str, b: str) -> str:
                 used[run.method].setdefault(key, set()).add(str(value))
     both = [key for key in PROTOCOL if key in used[a] and key in used[b] and used[a][key] != used[b][key]]
     return ", ".join(f"{key} {'/'.join(sorted(used[b][key]))} to {'/'.join(sorted(used[a][key]))}" for key in both)
+
+
+def seen_from_here(path: str) -> str:
+    """One name for what runs call `corpus`, `../corpus` or `/here/corpus`, each as it read where it was trained."""
+    inside = os.path.relpath(os.path.realpath(path))
+    parts = Path(path if inside.startswith(os.pardir) else inside).parts
+    return str(Path(*itertools.dropwhile(lambda part: part == os.pardir, parts)))
 
 
 def _own_settings(run: RunInfo) -> dict[str, object]:

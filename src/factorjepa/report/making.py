@@ -25,7 +25,7 @@ from ..corpus.composition import Composition, compose
 from ..corpus.manifest import Manifest
 from ..decoded import FOLDER
 from ..diagnostics.evaluation import run_told
-from ..errors import FactorJEPAError, ReportError, ScoresError, TrainingError
+from ..errors import FactorJEPAError, ReportError, ScoresError, StorageError, TrainingError
 from ..examples import read_examples
 from ..scores import Scores
 from ..statistics import CompareSettings, Comparison, compare
@@ -95,7 +95,7 @@ def make_report(
         undecoded.append("decoded futures: their comparison was made from other scores; evaluate them again")
     decoded, elsewhere = refuse_other_clips(decoded, scores)
     if decoded.scores and decoded.comparison:
-        _add_strata(decoded.comparison, decoded.scores, corpus, Path(out) / FOLDER / COMPARISON)
+        notes += _add_strata(decoded.comparison, decoded.scores, corpus, Path(out) / FOLDER / COMPARISON)
     notes += [*scores.lacks(), *unreadable, *undone, *broken, *undecoded, *elsewhere]
     material = Material(
         title=_title(Path(out)), scores=scores, comparison=comparison, runs=read, tried=tried, examples=examples,
@@ -134,12 +134,22 @@ def _refuse_decoded_alone(out: Path) -> None:
         raise ReportError(f"{out}: holds decoded scores; make the report of {out.parent}, where they belong")
 
 
-def _add_strata(found: Comparison, scores: Scores, corpus: Path | None, folder: Path) -> None:
+def _add_strata(found: Comparison, scores: Scores, corpus: Path | None, folder: Path) -> list[str]:
     """Where the corpus was measured after its scores were compared."""
-    if not found.strata and (levels := strata_in(corpus, scores)):
-        found.strata = stratified(scores, levels, _settings_of(found))
-        found.notes += unmeasured(levels, scores)
+    if found.strata or not (levels := strata_in(corpus, scores)):
+        return []
+    found.strata = stratified(scores, levels, _settings_of(found))
+    found.notes += unmeasured(levels, scores)
+    return _not_kept(found, folder)
+
+
+def _not_kept(found: Comparison, folder: Path) -> list[str]:
+    """Keep it beside the scores, and say where that cannot be: the page has tables of its own."""
+    try:
         found.write(folder)
+    except StorageError as error:
+        return [f"{folder}: stays as it was, the page's own tables are newer ({error})"]
+    return []
 
 
 def _comparison(
@@ -157,8 +167,7 @@ def _comparison(
             found = Comparison.read(folder)
             newer = (folder / FILE).stat().st_mtime >= (Path(out) / SCORES).stat().st_mtime
             if newer and _fits(found, scores):
-                _add_strata(found, scores, corpus, folder)
-                return found, False, notes
+                return found, False, _add_strata(found, scores, corpus, folder)
             settings, lost = _settings_for(found, scores)
             without = f" without {listed(lost)}, which the scores no longer hold" if lost else ""
             notes.append(f"{folder}: was made from other scores or by an older rule and has been made again{without}")
@@ -169,7 +178,8 @@ def _comparison(
     levels = strata_in(corpus, scores)
     made.strata = stratified(scores, levels, settings)
     made.notes += unmeasured(levels, scores)
-    made.write(folder)
+    if not_kept := _not_kept(made, folder):
+        return made, True, [*notes, *not_kept]
     return Comparison.read(folder), True, notes
 
 

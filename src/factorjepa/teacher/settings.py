@@ -62,10 +62,10 @@ class Exclusions(Settings):
 class TargetSettings(Settings):
     """The structural maps and their reliabilities."""
 
-    width: int = Field(default=256, ge=8)  # of T_L, T_A and T_I
-    descriptor_width: int = Field(default=64, ge=4)  # of the object states' projected descriptors
+    width: int = Field(default=256, ge=8, le=16384)  # of T_L, T_A and T_I
+    descriptor_width: int = Field(default=64, ge=4, le=16384)  # of the object states' projected descriptors
     projection_seed: int = 0
-    grid: int = Field(default=16, ge=1)  # evidence cells a side: the backbone's token grid, or a multiple of it
+    grid: int = Field(default=16, ge=1, le=256)  # evidence cells a side: the backbone's token grid, or a multiple of it
     max_agents: int = Field(default=64, ge=1)  # the best supported are kept
     pair_distance: float = Field(default=0.25, gt=0)  # between box centres, in sides of the picture
     max_neighbours: int = Field(default=12, ge=1)

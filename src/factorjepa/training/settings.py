@@ -38,10 +38,10 @@ class TrainSettings(Settings):
     base: str | None = None  # a finished run of `full`, for the methods that are made from one (WiSE-FT)
     predictor: dict[str, Any] = Field(default={})  # options of the method's predictor to change, e.g. injection
     losses: dict[str, Coefficient] = Field(default={})  # coefficients, where the method has the term: factor=0.2
-    seed: int = 17
+    seed: int = Field(default=17, ge=0, lt=2**63)
     replication: int = Field(default=0, ge=0)  # which window of each clip
     clips: int | None = Field(default=None, ge=1)  # a stratified subset of this many training clips
-    size: int = Field(default=128, ge=16)  # pixels
+    size: int = Field(default=128, ge=16, le=4096)  # pixels
     frames: int = Field(default=16, ge=2)
     fps: float = Field(default=4.0, gt=0)
     context: int = Field(default=12, ge=1)  # frames

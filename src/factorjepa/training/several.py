@@ -27,7 +27,7 @@ import torch
 from ..commands import carry_out, command
 from ..config import defaults, dump
 from ..corpus.access import Corpus
-from ..errors import TrainingError
+from ..errors import TrainingError, lacks_memory
 from ..sharing import shared_gpu
 from ..signals import stopping
 from ..words import counted
@@ -204,9 +204,7 @@ def _train(job: Job, device: str, go: Mapping[str, str] | None = None) -> None:
 
 
 def _no_room(error: RuntimeError) -> bool:
-    """Libraries under torch say it in their own words."""
-    said = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in said or "alloc_failed" in said
+    return isinstance(error, torch.OutOfMemoryError) or lacks_memory(error)
 
 
 @contextlib.contextmanager

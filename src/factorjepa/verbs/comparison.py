@@ -28,7 +28,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the tables (default: comparison/ beside the first scores).")
     ] = None,
-    replicates: Annotated[int, typer.Option(help="Of the paired hierarchical bootstrap.", min=100)] = 10_000,
+    replicates: Annotated[
+        int, typer.Option(help="Of the paired hierarchical bootstrap.", min=100, max=10_000_000)
+    ] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the resampling.")] = 0,
     common: Annotated[
         bool, typer.Option("--common", help="Keep the clips that all methods share where they differ.")

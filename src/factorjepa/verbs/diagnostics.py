@@ -216,7 +216,8 @@ def _summary(scores: Scores, width: int) -> list[Table]:
 
 
 def _remarks(scores: Scores) -> list[str]:
-    """Which diagnostics were not measured, and why a level of chance is as high as it is, where that surprises."""
+    """Which diagnostics were not measured, why a level of chance surprises, and runs that were not finished."""
+    from ..report.cautions import unfinished
     from ..scores import CHANCE
 
     means = scores.means("diagnostic", "variant")
@@ -234,7 +235,8 @@ def _remarks(scores: Scores) -> list[str]:
     }
     if len(scores.values("source")) == 1:
         said.append("all clips come from one source: compare and report need two, better of six cities or more")
-    return said + [f"{title}: {why}" for title, why in surprising.items() if why]
+    said += [f"{title}: {why}" for title, why in surprising.items() if why]
+    return said + unfinished(scores.runs)
 
 
 def _headline(means: Mapping[str, float], info: DiagnosticInfo) -> str:

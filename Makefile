@@ -28,6 +28,7 @@ lint: $(READY)
 
 demo: $(READY)
 	$(BIN)/factorjepa demo --out demo
+	@echo 'Next: source $(BIN)/activate, then factorjepa --help'
 
 bench: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

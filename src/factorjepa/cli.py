@@ -75,6 +75,9 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+_START_OVER = ("profile", "compare", "report", "features", "budget", "curve", "preview", "inspect")
+
+
 class _Interrupted(BaseException):  # no `except Exception` may take it for an error of its own
     """Ctrl-C or SIGTERM. The command-line library would swallow a KeyboardInterrupt and say less."""
 
@@ -98,7 +101,8 @@ def _main() -> None:
     try:
         app()
     except _Interrupted as interrupted:
-        error_console.print("interrupted; run the same command again: what it finished is kept", highlight=False)
+        kept = "it starts over" if sys.argv[1:2] and sys.argv[1] in _START_OVER else "what it finished is kept"
+        error_console.print(f"interrupted; run the same command again: {kept}", highlight=False)
         sys.exit(128 + interrupted.signal_number)
     except AlreadyReported:
         sys.exit(1)

@@ -34,5 +34,5 @@ def apart(title: str) -> str:
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """A question after the candidate that the word was meant to be, or nothing where none is like it."""
-    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.45)
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.55)
     return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -162,7 +162,7 @@ def at(log: dict[str, Any], keys: Sequence[str]) -> float:
 
 
 def test_what_the_truth_about_agents_takes_off_is_the_ladders() -> None:
-    told = re.search(r"takes ([\d.]+) % off at one second and 64 px, and ([\d.]+) % there", README)
+    told = re.search(r"takes ([\d.]+) % off at one second and 64 px, and ([\d.]+) % at two seconds and 128 px", README)
     assert told is not None
     for said, ladder in zip(told.groups(), ("64_12", "128_8"), strict=True):
         assert agrees(said, knowing_agents(RESULTS / "agents_ceiling" / f"ceiling_{ladder}.json")), ladder

@@ -35,7 +35,8 @@ class ClipSet(Sequence[Clip]):
         if not len(manifest):
             raise CorpusError(
                 f"{store.folder}: has no {self.split} clips that match: see what it holds with inspect. "
-                "Whole source videos (five clips each, if simulated) go to one split: a small corpus may lack some"
+                "Whole source videos go to one split: a small corpus may lack some. Add sources, or say in a table's "
+                "column `split` where each goes"
             )
         self._manifest = manifest
         self._store = store

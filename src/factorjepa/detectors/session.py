@@ -37,7 +37,7 @@ def open_session(path: Path, device: Device = "cpu") -> Any:
             return onnxruntime.InferenceSession(model, options, providers=[_CUDA, _CPU] if device == "cuda" else [_CPU])
         except Exception as error:  # onnxruntime raises its own kinds, which are not all exported
             reason = str(error).splitlines()[0]
-            raise DetectorError(f"{path}: onnxruntime cannot open it ({reason}); is it an ONNX detector?") from None
+            raise DetectorError(f"{path}: onnxruntime cannot open it ({reason}); an ONNX detector is wanted") from None
 
     session = opened(str(path))
     if device == "cuda" and _CUDA not in session.get_providers():  # it only warns, and takes the CPU

@@ -102,7 +102,9 @@ def refuse_unknown(found: Sequence[Listed]) -> None:
         option = (
             "give --capture-mode drive, walk or aerial if it is one for all, or " if unknown["capture_mode"] else ""
         )
-        raise CorpusError(f"{'; '.join(said)}: {option}write a table with --template, fill it in and ingest that")
+        raise CorpusError(
+            f"{'; '.join(said)}: {option}fill in that column of the table (--template writes one) and ingest that"
+        )
 
 
 def read_table(path: Path) -> list[Listed]:

@@ -40,6 +40,9 @@ class About:
     unavailable: tuple[str, ...]  # measures that the source cannot give
     corpus: str  # identity of the clips
 
+    def lacks(self, measure: str) -> str:
+        return f"{measure}: unavailable, because what saw the agents ({self.measured_by}) does not tell their kinds"
+
 
 @dataclass(frozen=True)
 class RegimeTable:

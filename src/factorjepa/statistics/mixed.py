@@ -82,10 +82,10 @@ def mixed_effects(data: Observations) -> MixedEffects:
             warnings.simplefilter("always")
             model = MixedLM(value / scale, fixed, city, exog_re=per_city, exog_vc=spec if nested else None)
             fit = model.fit(reml=True, method=["lbfgs", "powell"])  # gradients end at a boundary, by the last bit
+            effect, spread = float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale
     except (np.linalg.LinAlgError, ValueError) as error:
         return MixedEffects(float("nan"), float("nan"), f"failed: {error}")
     warned = [str(w.message) for w in said if issubclass(w.category, ConvergenceWarning)]
     singular = any("singular" in text or "boundary" in text for text in warned)
     notes = (["singular"] if singular else []) + ([] if fit.converged else ["did not converge"])
-    effect, spread = float(fit.fe_params[1]) * scale, float(fit.bse_fe[1]) * scale
     return MixedEffects(effect, spread, ", ".join(notes), bool(fit.converged))

@@ -76,8 +76,7 @@ def compare_regimes(
     _adjust(measures, settings.alpha)
     _heed_controls(measures, controls, first.name)
     unavailable = sorted({name for one in everyone for name in one.table.about.unavailable}, key=NAMES.index)
-    notes += [f"{name}: unavailable, because {first.table.about.measured_by} tells no superclasses" for name in
-              unavailable if name in AXES]  # fmt: skip
+    notes += [first.table.about.lacks(name) for name in unavailable if name in AXES]
     return RegimeComparison(
         first.name, [one.name for one in references], first.table.about.measured_by,
         dataclasses.asdict(settings) | {"thresholds": first.table.about.thresholds}, measures, strata, balance,

@@ -47,7 +47,7 @@ class Teacher:
         if not isinstance(clips, AuditClips):
             raise TeacherError(
                 f"regions.kind=truth: ground truth comes out of audit clips alone, not of {clips.split} clips; add "
-                "--split audit"
+                "--split audit (of simulated streets: footage has none)"
             )
         truth = ClipTruth.from_bytes(clips.truth(clip), f"clip {clip.clip_id!r}")
         times = window_times(clip, window_of(self.settings), replication)

@@ -74,7 +74,7 @@ def measure(
     console.print(_corpus_table(corpus, table))
     console.print(_domain_table(table))
     for name in table.about.unavailable:
-        console.print(f"{name}: unavailable, because {table.about.measured_by} tells no superclasses", highlight=False)
+        console.print(table.about.lacks(name), highlight=False)
     if strata:
         _write_strata(corpus, table)
     console.print(f"Measures in {folder}", highlight=False, soft_wrap=True)

@@ -198,11 +198,15 @@ def _table(comparison: Comparison, scores: Scores) -> Table:
     from ..report.numbers import decimals, number
 
     rows = {(row.method, row.diagnostic, row.variant): row for row in comparison.scores}
-    measures = {name: info.direction for name, info in scores.diagnostics.items() if info.status == "secondary"}
+    measures = {
+        name: info.direction
+        for name, info in scores.diagnostics.items()
+        if info.status == "secondary" and any(row.diagnostic == name for row in comparison.scores)
+    }
     methods = {run.method: run.title for run in scores.runs}
     table = Table(box=box.SIMPLE, pad_edge=False, padding=0, title_justify="left",  # five intervals in 80 columns
                   title="Decoded futures: mean, 95 % interval, worse than the oracle by")  # fmt: skip
-    table.add_column("latents of", no_wrap=True, min_width=14)
+    table.add_column("latents of", min_width=12)
     for name, direction in measures.items():
         title = name.removeprefix("decoded_").replace("_", " ")
         table.add_column(f"{title} {'↓' if direction == 'lower' else '↑'}", justify="right", no_wrap=True)

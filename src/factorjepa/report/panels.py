@@ -117,9 +117,9 @@ def line_panel(title: str, series: Sequence[Series], axes: Axes, width: float = 
     for one in shown:
         parts.append(_curve(one, across, up))
     ends = [next(value for value in reversed(one.y) if math.isfinite(value)) for one in shown]
-    for one, y in zip(shown, apart([up(end) for end in ends], 13.0), strict=True):
-        label = plot.fitted(one.label, room - 8)
-        parts.append(tag("text", tag("title", one.label), label, x=right + 7, y=y + 3.8, class_=f"name {one.kind}"))
+    tall = 18.0 if names > room - 8 else 13.0  # names of two lines
+    for one, y in zip(shown, apart([up(end) for end in ends], tall), strict=True):
+        parts.append(plot.label(right + 7, y, one.label, room - 8, f"name {one.kind}"))
     return plot.figure(width, bottom + 36, f"{title}: {', '.join(one.label for one in shown)}", *parts)
 
 

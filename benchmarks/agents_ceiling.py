@@ -239,6 +239,24 @@ def of_clips(errors_Bt: Tensor, covered_Bt: Tensor) -> Array:
     return torch.stack((errors_Bt.mean(1), (errors_Bt * agents_Bt).sum(1) / agents_Bt.sum(1)), 1).numpy()
 
 
+def gained(clips_B2: Array, before_B2: Array | None, sources: NDArray[np.str_]) -> dict[str, Any]:
+    """Means over sources of the errors of some clips, and how much less they are than `before`, with an interval."""
+    found: dict[str, Any] = {"l1": np.nanmean(by_source(clips_B2, sources), 0).tolist()}
+    if before_B2 is not None:
+        gains_S2 = by_source(before_B2 - clips_B2, sources)
+        found |= {"gain": np.nanmean(gains_S2, 0).tolist(), "interval": interval(gains_S2).T.tolist()}
+    return found
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Error and gain, of all tokens and of those with agents."""
+    gains = [
+        f"{gain:+.4f} [{low:+.4f}, {high:+.4f}]"
+        for gain, (low, high) in zip(row.get("gain", ()), row.get("interval", ()), strict=True)
+    ] or ["", ""]
+    return [part for error, gain in zip(row["l1"], gains, strict=True) for part in (f"{error:.4f}", gain)]
+
+
 def _packets(folder: Path, corpus: Path, most: int | None, context: int) -> Packets[TrainingClips]:
     """Of the clips that `features` takes."""
     clips, cache = Corpus.open(corpus).training(), PacketCache.open(folder)
@@ -278,11 +296,14 @@ def main(arguments: list[str] | None = None) -> int:
             assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
             streets[-1].rungs["taught"] = taught(packets, clip, side)
     covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
-    sources = [source for source, kept in zip(everywhere, check.tolist(), strict=True) if kept]
+    sources, modes = (
+        np.array([str(getattr(clip, field)) for clip in found.clips])[check.numpy()]
+        for field in ("source", "capture_mode")
+    )
     share = float((covered_Bt >= SHARE).float().mean())
     print(
         f"{asked.size} px, {asked.context} frames seen: {len(found.clips)} clips, {len(sources)} of them from "
-        f"{len(set(sources))} streets to measure on, where agents cover {share:.1%}"
+        f"{len(set(sources.tolist()))} streets to measure on, where agents cover {share:.1%}"
     )
     print("| a head is shown | L1 | gain | on agents | gain there |\n|---|---|---|---|---|")
     rungs: list[dict[str, Any]] = []
@@ -292,28 +313,26 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         given = shown(found, streets, rung)
         seeds_nB2 = [of_clips(errors(found, given, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]
-        clips_B2 = np.mean(seeds_nB2, 0)
-        row = {"rung": rung, "l1": np.nanmean(by_source(clips_B2, sources), 0).tolist()}
+        all_B2[rung] = clips_B2 = np.mean(seeds_nB2, 0)
+        row = {"rung": rung, **gained(clips_B2, all_B2.get(before), sources)}
         row["seeds"] = [np.nanmean(by_source(one_B2, sources), 0).tolist() for one_B2 in seeds_nB2]
-        cells = [f"{error:.4f}" for error in row["l1"]]
-        if not before:
-            gains = ["", ""]
-        else:
-            gains_S2 = by_source(all_B2[before] - clips_B2, sources)
-            row |= {"gain": np.nanmean(gains_S2, 0).tolist(), "interval": interval(gains_S2).T.tolist()}
-            gains = [
-                f"{g:+.4f} [{low:+.4f}, {high:+.4f}]"
-                for g, (low, high) in zip(row["gain"], row["interval"], strict=True)
-            ]
-        print(f"| {words} | {cells[0]} | {gains[0]} | {cells[1]} | {gains[1]} |", flush=True)
-        all_B2[rung] = clips_B2
+        row["modes"] = {
+            mode: gained(clips_B2[own], all_B2[before][own] if before else None, sources[own])
+            for mode in sorted(set(modes.tolist()))
+            for own in [modes == mode]
+        }
         rungs.append(row)
+        print(f"| {words} | {' | '.join(cells(row))} |", flush=True)
+    print(f"\n| of clips filmed | {' | '.join(f'{mode}: gain | on agents' for mode in rungs[0]['modes'])} |")
+    for row in rungs[1:]:
+        gains = [cells(one)[place] for one in row["modes"].values() for place in (1, 3)]
+        print(f"| {RUNGS[row['rung']][0]} | {' | '.join(gains)} |")
     figures = {
         "size": asked.size,
         "context": asked.context,
         "steps": asked.steps,
         "clips": len(sources),
-        "streets": len(set(sources)),
+        "streets": len(set(sources.tolist())),
         "agents": share,
         "rungs": rungs,
     }

@@ -226,7 +226,7 @@ def truth_of(corpus: Path, clip: Clip, times: Array) -> tuple[ClipTruth, list[in
 
 
 def fading(steady_AK2: Array) -> Array:
-    """How far velocities lead that fade, as `predictor.velocity_lasts` has it."""
+    """How far velocities lead that fall to 1 / e in `LASTS` frames."""
     frames_K = TUBELET * np.arange(1, steady_AK2.shape[1] + 1, dtype=np.float32)
     return steady_AK2 * (LASTS * (1 - np.exp(-frames_K / LASTS)) / frames_K)[:, None]
 

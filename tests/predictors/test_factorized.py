@@ -33,7 +33,7 @@ from .scenes import SMALL, TINY, agents, awake, context, factorized, monolithic,
 EVERY: list[dict[str, Any]] = [
     {},
     {"injection": "early"},
-    {"injection": "both", "velocity_lasts": 2.0},
+    {"injection": "both"},
     {"interactions": "motion"},
     {"interactions": "motion", "own_motion": True},
     {"interactions": "off"},
@@ -48,7 +48,7 @@ CONTROLS: list[dict[str, Any]] = [
     {"factor_heads": True},
     {"injection": "late"},
     {"injection": "early", "factor_heads": True},
-    {"injection": "both", "extra_hidden": 8, "velocity_lasts": 2.0},
+    {"injection": "both", "extra_hidden": 8},
     {"injection": "both", "interactions": "motion", "own_motion": True},
     {"recalled": True},
     {"injection": "late", "direct": True, "carried": True, "recalled": True},
@@ -455,8 +455,7 @@ def test_a_checkpoint_loads_into_the_bare_structure() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [({"injection": "late-ish"}, "injection"), ({"ranks": (0, 1, 1)}, "ranks"), ({"pair_chunk": 0}, "pair_chunk"),
-     ({"agents": "slots", "slots": 4, "slot_neighbours": 4}, "neighbours"), ({"agent_epsilon": 0.0}, "agent_epsilon"),
-     ({"velocity_lasts": 0}, "velocity_lasts"), ({"velocity_lasts": "2"}, "velocity_lasts")],
+     ({"agents": "slots", "slots": 4, "slot_neighbours": 4}, "neighbours"), ({"agent_epsilon": 0.0}, "agent_epsilon")],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainingError, match=words):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from factorjepa.errors import TrainingError
 from factorjepa.predictors import MonolithicOptions
 from factorjepa.predictors.memory import at_own_place, last_seen, origins
 from factorjepa.predictors.query import Question
-from factorjepa.teacher.states import GEOMETRY, ObjectStates
 
 from .scenes import CONTEXT, TARGET, TINY, agents, awake, context, factorized, monolithic
 
@@ -25,12 +23,6 @@ GRID = (8, 4, 4)
 def asked(keep: Tensor = CONTEXT, batch: int = 2, seed: int = 0) -> Question:
     tokens = context(batch, seed)[0][:, keep]
     return Question(tokens, keep.expand(batch, -1), TARGET.expand(batch, -1), None, GRID, None)
-
-
-def moving(velocity_BN2: Tensor, lasts: float | None = None) -> ObjectStates:
-    batch, count, _ = velocity_BN2.shape
-    geometry_BNG = F.pad(velocity_BN2, (4, len(GEOMETRY) - 6))
-    return dataclasses.replace(agents(batch=batch, count=count), geometry_BNG=geometry_BNG, velocity_lasts=lasts)
 
 
 def test_tokens_of_the_last_tubelet_stand_in_their_places_and_hidden_ones_are_zero() -> None:
@@ -56,7 +48,7 @@ def test_earlier_tubelets_say_nothing() -> None:
 def test_what_an_agent_brings_comes_from_where_it_was() -> None:
     """One cell a tubelet to the right; at the left border it comes from outside, of which nothing was seen."""
     velocity = torch.tensor([[0.25 / 2, 0.0], [0.0, 0.0], [0.0, -0.25 / 4]]).expand(2, 3, 2)
-    weights = origins(moving(velocity), asked(), TINY.tubelet).view(2, 3, 2, 4, 4, 4, 4)  # agent, tubelet, token, cell
+    weights = origins(velocity, asked(), TINY.tubelet).view(2, 3, 2, 4, 4, 4, 4)  # agent, tubelet, token, cell
     for tubelet in range(2):
         for row in range(4):
             for column in range(4):
@@ -71,16 +63,6 @@ def test_what_an_agent_brings_comes_from_where_it_was() -> None:
                     assert up[row, column] == up[row + 1, column] == 0.5
 
 
-def test_what_an_agent_brings_comes_from_less_far_where_its_velocity_fades() -> None:
-    """In two tubelets of two frames it goes as far as at full speed in 2 (1 - e^-2) frames."""
-    still, velocity = torch.zeros(1, 1, 2), torch.tensor([[[0.25, 0.0]]])
-    fading = origins(moving(velocity, lasts=2.0), asked(batch=1), TINY.tubelet).view(2, 4, 4, 4, 4)
-    cells = 0.25 * 4 * 2 * (1 - math.exp(-2))  # between one and two
-    assert fading[1, 0, 3, 0, 3 - 2] == pytest.approx(cells - 1)
-    assert fading[1, 0, 3, 0, 3 - 1] == pytest.approx(2 - cells)
-    assert origins(moving(still, lasts=2.0), asked(batch=1), 2).equal(origins(moving(still), asked(batch=1), 2))
-
-
 def test_the_gradient_of_what_is_brought_says_how_the_agent_moves() -> None:
     """From the picture alone: a velocity that starts at rest finds the one that explains the tokens."""
     question, generator = asked(batch=1), torch.Generator().manual_seed(1)
@@ -88,12 +70,12 @@ def test_the_gradient_of_what_is_brought_says_how_the_agent_moves() -> None:
     smooth = torch.randn(2, 8, generator=generator)
     picture = (torch.stack((row, column), -1) @ smooth).flatten(0, 1)  # changes evenly over the cells
     true = torch.tensor([[[0.05, -0.03]]])
-    inside = origins(moving(true), question, TINY.tubelet).sum(-1, keepdim=True) > 0.999
-    wanted = origins(moving(true), question, TINY.tubelet) @ picture
+    inside = origins(true, question, TINY.tubelet).sum(-1, keepdim=True) > 0.999
+    wanted = origins(true, question, TINY.tubelet) @ picture
     velocity = torch.full((1, 1, 2), 0.001, requires_grad=True)
     optimiser = torch.optim.Adam([velocity], lr=0.003)
     for _ in range(150):
-        loss = ((origins(moving(velocity), question, TINY.tubelet) @ picture - wanted) * inside).square().mean()
+        loss = ((origins(velocity, question, TINY.tubelet) @ picture - wanted) * inside).square().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -155,13 +137,6 @@ def test_a_look_back_tells_as_much_as_a_token_holds() -> None:
     assert int(torch.linalg.matrix_rank(said.double(), rtol=1e-5)) == TINY.dim > TINY.predictor_dim
 
 
-@pytest.mark.parametrize("option", [{"carried": True}, {"velocity_lasts": 2.0}])
-def test_what_is_of_agents_is_refused_where_nobody_knows_any(option: dict[str, Any]) -> None:
-    with pytest.raises(TrainingError, match=rf"{next(iter(option))}: a predictor without agents .* has no use of it"):
-        MonolithicOptions(**option)
-    MonolithicOptions(injection="late", **option)
-
-
 @torch.no_grad()
 def test_what_agents_bring_is_read_where_they_go_alone() -> None:
     reached = changed_by(6, injection="late", carried=True)
@@ -205,8 +180,8 @@ def test_clips_of_one_batch_may_end_at_different_tubelets() -> None:
     for clip in range(2):
         alone = Question(shown[clip : clip + 1], index[clip : clip + 1], TARGET[None], None, GRID, None)
         assert last_seen(both, TINY.dim)[clip].equal(last_seen(alone, TINY.dim)[0])
-        assert origins(moving(velocity), both, 2)[clip].equal(origins(moving(velocity[:1]), alone, 2)[0])
-    assert not origins(moving(velocity), both, 2)[0].equal(origins(moving(velocity), both, 2)[1])
+        assert origins(velocity, both, 2)[clip].equal(origins(velocity[:1], alone, 2)[0])
+    assert not origins(velocity, both, 2)[0].equal(origins(velocity, both, 2)[1])
 
 
 def left_over(carried: bool, clips: int = 96, steps: int = 150) -> float:

@@ -149,7 +149,6 @@ class AgentReader(nn.Module):
                 f"object states have descriptors {states.descriptor_BNE.shape[-1]} wide, the predictor was built for "
                 f"{self.options.descriptor_width} (set descriptor_width)"
             )
-        states = dataclasses.replace(states, velocity_lasts=self.options.velocity_lasts)
         embedded_BNW = self.embedding(states)
         with torch.autocast(target_index.device.type, enabled=False):
             select_i, select_j = (self._select(states, side) for side in (0, 1))
@@ -161,7 +160,7 @@ class AgentReader(nn.Module):
         seen_BnW = origin_BNtn = None
         if self.carried is not None:
             seen_BnW = self.carried(last_seen(asked, self.spec.dim))
-            origin_BNtn = origins(states, asked, self.spec.tubelet)
+            origin_BNtn = origins(states.geometry_BNG[..., 4:6], asked, self.spec.tubelet)
         return AgentView(
             states=states,
             embedded_BNW=embedded_BNW,

@@ -14,7 +14,7 @@ from ..teacher.states import GEOMETRY, ObjectStates
 Grid = tuple[int, int, int]  # tubelets, rows, columns
 
 RELATIVE = (
-    "ahead_x", "ahead_y",  # offset from the extrapolated box, in half boxes (a half token added), within 3
+    "ahead_x", "ahead_y",  # offset from the constant-velocity box, in half boxes (a half token added), within 3
     "ahead_near", "ahead_core", "ahead_inside", "ahead_far",  # bells of three widths, and the box itself, softly
     "now_x", "now_y", "now_near", "now_far",  # the same from where the agent is now: it may stop
 )  # fmt: skip
@@ -76,11 +76,11 @@ def relative_geometry(
     """Fields of RELATIVE `[B, N, t, 10]`, and closeness in (0, 1] `[B, N, t]`: 1 in the middle of an agent's box."""
     tubelet_Bt, token_Bt2 = token_places(target_index, grid)
     ahead_B1t1 = frames_after(tubelet_Bt, frames_per_tubelet, states.context)[:, None, :, None]
-    now_BN14 = states.extrapolated_boxes(constant((0.0,), ahead_B1t1))
+    # Constant velocity is linear in time: two boxes say where all the others are.
+    now_BN14, next_BN14 = states.extrapolated_boxes(constant((0.0, 1.0), ahead_B1t1)).chunk(2, dim=2)
     reach_BN12 = now_BN14[..., 2:] / 2 + constant((0.5 / grid[2], 0.5 / grid[1]), now_BN14)
     from_now = (token_Bt2[:, None] - now_BN14[..., :2]) / reach_BN12
-    velocity_BN12 = states.geometry_BNG[..., None, 4:6]
-    from_ahead = from_now - velocity_BN12 * _further(states, ahead_B1t1) / reach_BN12
+    from_ahead = from_now - (next_BN14 - now_BN14)[..., :2] * ahead_B1t1 / reach_BN12
     square_ahead, square_now = (offset.square().sum(-1, keepdim=True) for offset in (from_ahead, from_now))
     near_ahead, near_now = torch.exp(-0.5 * square_ahead), torch.exp(-0.5 * square_now)
     fields = torch.cat(
@@ -97,14 +97,6 @@ def relative_geometry(
         dim=-1,
     )
     return fields, torch.maximum(near_ahead, 0.7 * near_now).squeeze(-1)
-
-
-def _further(states: ObjectStates, ahead_B1t1: Tensor) -> Tensor:
-    """Frames at full speed from the last context frame on, `[B, 1 or N, t, 1]`."""
-    if states.velocity_lasts is None:
-        return ahead_B1t1
-    unseen_BN11 = states.unseen_BN1[..., None]
-    return states.at_full_speed(unseen_BN11 + ahead_B1t1) - states.at_full_speed(unseen_BN11)
 
 
 def pair_relations(

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..teacher.states import ObjectStates
 from .geometry import token_places
 from .precision import full
 from .query import Question
@@ -43,7 +42,7 @@ def at_own_place(asked: Question, width: int) -> Tensor:
     return place_Btn @ seen_BnX
 
 
-def origins(states: ObjectStates, asked: Question, frames_per_tubelet: int) -> Tensor:
+def origins(velocity_BN2: Tensor, asked: Question, frames_per_tubelet: int) -> Tensor:
     """Where what lies at a target token came from, had it moved with an agent: weights of cells `[B, N, t, n]`.
 
     Bilinear, so that their gradient says which way the agent should have gone. What came from outside of the picture
@@ -51,7 +50,7 @@ def origins(states: ObjectStates, asked: Question, frames_per_tubelet: int) -> T
     """
     tubelet_Bt, token_Bt2 = token_places(asked.target_index, asked.grid)
     frames_B1t1 = ((tubelet_Bt - _last_tubelet(asked)) * frames_per_tubelet)[:, None, :, None]
-    from_BNt2 = token_Bt2[:, None] - states.geometry_BNG[:, :, None, 4:6] * states.at_full_speed(frames_B1t1)
+    from_BNt2 = token_Bt2[:, None] - velocity_BN2[:, :, None] * frames_B1t1
     column_BNtw, row_BNth = (_hat(from_BNt2[..., axis], asked.grid[2 - axis]) for axis in (0, 1))
     return (row_BNth[..., :, None] * column_BNtw[..., None, :]).flatten(-2)
 

@@ -6,7 +6,6 @@ Defaults are the paper's where it speaks (Panel B) and what the prototypes found
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -29,8 +28,7 @@ class AgentOptions:
     descriptor_width: int = 64  # of the object states (teacher settings: targets.descriptor_width)
     hidden: int = 256  # of every two-layer branch (Panel B)
     normalise_states: bool = True  # LayerNorm on E(o); without it fresh states drown the pretrained queries
-    relative_geometry: bool = True  # R: where a token lies relative to an agent's extrapolated box
-    velocity_lasts: float | None = None  # frames in which the velocity of that box fades to 1 / e; None: constant
+    relative_geometry: bool = True  # R: where a token lies relative to an agent's constant-velocity box
     carried: bool = False  # agents bring along what the context last showed where they come from
     recalled: bool = False  # the layout (of controls: the head) also reads what a token's own place last showed
     recall_hidden: int = 256  # of the branch that does
@@ -59,9 +57,6 @@ class AgentOptions:
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
         if self.agent_epsilon <= 0:
             raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
-        lasts = self.velocity_lasts
-        if lasts is not None and not (type(lasts) in (int, float) and 0 < lasts < math.inf):
-            raise TrainingError(f"predictor option velocity_lasts is a number of frames above 0, got {lasts!r}")
         if not self.recalled and (self.recall_blind or self.recall_hidden != AgentOptions.recall_hidden):
             raise TrainingError("predictor options recall_hidden and recall_blind are of a look back: set recalled")
         if self.own_motion and self.interactions != "motion":
@@ -125,11 +120,9 @@ class MonolithicOptions(AgentOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        of_agents = {"carried": self.carried, "velocity_lasts": self.velocity_lasts is not None}
-        if self.injection == "none" and any(of_agents.values()):
-            name = next(name for name, given in of_agents.items() if given)
+        if self.carried and self.injection == "none":
             raise TrainingError(
-                f"predictor option {name}: a predictor without agents (injection: none) has no use of it"
+                "predictor option carried: a predictor without agents (injection: none) has no use of it"
             )
         if self.direct and self.injection not in ("late", "both"):
             raise TrainingError(f"predictor option direct is of late injection, and injection is {self.injection}")

@@ -49,7 +49,6 @@ class ObjectStates:
     # How many of each clip's places for pairs, the first ones, may be valid: known here, so that nobody waits for a GPU
     # to say it, and nothing is computed for the padding behind them. None: all.
     pair_counts: tuple[int, ...] | None = None
-    velocity_lasts: float | None = None  # frames in which a velocity fades to 1 / e; None: it stays as it was last seen
 
     def to(self, device: torch.device) -> ObjectStates:
         """The same on another device, without waiting for it."""
@@ -58,22 +57,13 @@ class ObjectStates:
         }
         return replace(self, **moved)
 
-    @property
-    def unseen_BN1(self) -> Tensor:
-        """Frames since each agent was last seen."""
-        return self.geometry_BNG[..., GEOMETRY.index("gap"), None] * self.context
-
-    def at_full_speed(self, frames: Tensor) -> Tensor:
-        """Frames at the velocity last seen that lead as far as `frames` do while it fades."""
-        lasts = self.velocity_lasts
-        return frames if lasts is None else -lasts * torch.expm1(-frames / lasts)
-
     def extrapolated_boxes(self, frames_ahead_K: Tensor) -> Tensor:
         """Where each agent would be if it went on as last seen: `[B, N, K, 4]`, centre and size of its box.
 
         `frames_ahead` count from the last context frame; the time since an agent was last seen is made up for.
         """
-        ahead_BNK1 = self.at_full_speed(frames_ahead_K + self.unseen_BN1)[..., None]
+        unseen_BN1 = self.geometry_BNG[..., GEOMETRY.index("gap"), None] * self.context
+        ahead_BNK1 = (frames_ahead_K + unseen_BN1)[..., None]
         centre_BNK2 = self.geometry_BNG[..., None, 0:2] + self.geometry_BNG[..., None, 4:6] * ahead_BNK1
         return torch.cat((centre_BNK2, self.geometry_BNG[..., None, 2:4].expand_as(centre_BNK2)), dim=-1)
 

@@ -45,14 +45,17 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "nothing": ("the query alone", ""),
     "own place": ("what its own place last showed (the look back)", "nothing"),
     "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
-    "steady": ("instead every agent that is seen, exactly, going on at its true present velocity", "own place"),
+    "found": ("instead those agents exactly, going on at their true present velocity", "own place"),
+    "steady": ("instead every agent that is seen, in the same way", "own place"),
     "fading": ("at a velocity that fades", "steady"),
     "foretold": ("as far as a network can tell, from itself and the others", "fading"),
     "moved": ("and where each of them truly goes", "foretold"),
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
 _EVERYBODY = -6  # of what is told of a token: the share of all agents
+OF_TEACHER = ("taught", "found")  # rungs that take packets
 _HIDDEN = 512
+_FINE = 32  # cells a side in which true agents are matched with a teacher's
 _DROPPED = 0.5  # of what is told of an agent, in training
 
 Array = NDArray[np.float32]
@@ -77,8 +80,19 @@ class Street(NamedTuple):
     covered_t: Array
 
 
-def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: Mapping[str, Array]) -> Street:
-    """Of a window whose frames have these `numbers` in the ground truth; how far each agent goes is `told` by rung."""
+def street(
+    truth: ClipTruth,
+    numbers: list[int],
+    context: int,
+    rows: int,
+    told: Mapping[str, Array],
+    watched_f: Array | None = None,
+) -> Street:
+    """Of a window whose frames have these `numbers` in the ground truth; how far each agent goes is `told` by rung.
+
+    `watched` is how much of each of 32 x 32 cells a teacher's agents cover at the context's end: whoever is covered by
+    half is found.
+    """
     before, *future = tubelets(numbers)[context // TUBELET - 1 :]
     step = (numbers[1] - numbers[0]) / truth.fps * TUBELET  # seconds from one tubelet to the next
     last = numbers[context - 1]
@@ -87,11 +101,10 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: 
     shapes_ASS = truth.instances(last)[None] == agents[:, None, None] + 1
     velocity_A2 = truth.image_velocity[observed] / truth.size
     start, shown_at = centres(truth, before), centres(truth, [last])  # of tokens, and of the masks
-    now_A2, half = (
-        velocity_A2 * step,
-        step * (TUBELET - 1) / (2 * TUBELET),
-    )  # from the middle of the last tubelet to its last frame
-    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "moved", "seen")}
+    now_A2 = velocity_A2 * step
+    half = step * (TUBELET - 1) / (2 * TUBELET)  # from the middle of the last tubelet to its last frame
+    found_A1 = None if watched_f is None else _found(_shares(shapes_ASS, _FINE), watched_f)[:, None]
+    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "found", "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
         then = centres(truth, frames)
@@ -102,6 +115,8 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: 
         for name, far_AK2 in told.items():
             shares_An = _shifted(shapes_ASS, far_AK2[:, k] - velocity_A2 * half, rows)
             rungs[name].append(_most(shares_An, far_AK2[:, k], now_A2, agents, agents))
+            if name == "steady" and found_A1 is not None:
+                rungs["found"].append(_most(shares_An * found_A1, far_AK2[:, k], now_A2, agents, agents))
         shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
         rungs["moved"].append(_most(shares_An, true_A2, now_A2, agents, agents))
         everybody = np.array(sorted(then), np.int64)
@@ -110,8 +125,13 @@ def street(truth: ClipTruth, numbers: list[int], context: int, rows: int, told: 
         rungs["seen"].append(_most(shares_An, true_A2, now_A2, everybody, agents))
         covered.append(np.mean([_shares(truth.instances(f)[None] > 0, rows)[0] for f in frames], 0))
     last_An = _shares(shapes_ASS, rows)
-    joined = {name: _joined(found, last_An) for name, found in rungs.items()}
+    joined = {name: _joined(found, last_An) for name, found in rungs.items() if found}
     return Street(joined, np.concatenate(covered).astype(np.float32))
+
+
+def _found(own_Af: Array, watched_f: Array) -> NDArray[np.bool_]:
+    shared_A = np.minimum(own_Af, watched_f).sum(1)
+    return np.asarray(shared_A >= 0.5 * own_Af.sum(1))
 
 
 def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
@@ -290,10 +310,12 @@ def main(arguments: list[str] | None = None) -> int:
     told["foretold"] = foretold(going, everywhere, check.numpy(), others=True)
     streets = []
     for number, (clip, times) in enumerate(windows):
-        of_clip = {rung: far[number] for rung, far in told.items()}
-        streets.append(street(*truth_of(asked.corpus, clip, times), asked.context, side, of_clip))
+        of_clip, watched_f = {rung: far[number] for rung, far in told.items()}, None
         if packets is not None:
             assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
+            watched_f = np.minimum(taught(packets, clip, _FINE).last_An.sum(0), 1.0)
+        streets.append(street(*truth_of(asked.corpus, clip, times), asked.context, side, of_clip, watched_f))
+        if packets is not None:
             streets[-1].rungs["taught"] = taught(packets, clip, side)
     covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
     sources, modes = (
@@ -309,7 +331,7 @@ def main(arguments: list[str] | None = None) -> int:
     rungs: list[dict[str, Any]] = []
     all_B2: dict[str, Array] = {}
     for rung, (words, before) in RUNGS.items():
-        if rung == "taught" and packets is None:
+        if rung in OF_TEACHER and packets is None:
             continue
         given = shown(found, streets, rung)
         seeds_nB2 = [of_clips(errors(found, given, pretrained, asked.steps, s), covered_Bt) for s in asked.seeds]

@@ -41,7 +41,9 @@ def test_the_ladder_of_what_agents_are_worth_is_climbed(
     capsys.readouterr()
     assert agents_ceiling.main([str(streets), *short]) == 0
     rungs = json.loads(log.read_text())["rungs"]
-    assert [rung["rung"] for rung in rungs] == [one for one in agents_ceiling.RUNGS if one != "taught" or frames == 12]
+    assert [rung["rung"] for rung in rungs] == [
+        one for one in agents_ceiling.RUNGS if one not in agents_ceiling.OF_TEACHER or frames == 12
+    ]
     assert len({rung["l1"][place] for rung in rungs for place in (0, 1)}) == 2 * len(rungs)  # each tells something else
     assert np.isfinite([rung["l1"] for rung in rungs]).all()
     errors = {rung["rung"]: rung["l1"][0] for rung in rungs}
@@ -110,6 +112,18 @@ def test_rungs_say_where_an_agent_goes_steadily_truly_and_what_is_seen_of_it() -
         1.0
     )  # only the last rung knows that it is hidden
     assert gone.rungs["seen"].fields_t7[64:, 0].sum() == gone.covered_t[64:].sum() == 0.0
+
+
+def test_who_is_covered_by_half_is_found_and_told_exactly() -> None:
+    truth = cast(Any, one_agent(2))
+    told = {"steady": agents_motion.moving(truth, NUMBERS, 12).steady_AK2}
+    left = np.zeros((32, 32), np.float32)  # at the context's end the square is at 22 to 30, cells 11 to 14
+    left[:, :13] = 1.0
+    for watched, found in ((left, True), (np.roll(left, -1, 1) * (np.arange(32) < 12), False)):
+        rungs = agents_ceiling.street(truth, NUMBERS, 12, 8, told, watched.ravel()).rungs
+        assert (rungs["found"].who_t >= 0).any() == found
+        if found:
+            assert rungs["found"].fields_t7.tolist() == rungs["steady"].fields_t7.tolist()
 
 
 def taught(frames: range, agents: int = 1) -> agents_ceiling.Agents:

@@ -32,7 +32,7 @@ from factorjepa.footage.ingest import Ingested, ingest
 from factorjepa.footage.listing import list_sources
 from factorjepa.footage.privacy import PrivacySettings, build
 from factorjepa.footage.settings import IngestSettings, LimitSettings
-from factorjepa.storage import only_writer
+from factorjepa.storage import PARTIAL, only_writer
 from factorjepa.video import probe, read_frames
 
 from .filters import Deadly, Endless, Failing, Raising, Recorder, Shrinking
@@ -249,6 +249,7 @@ class TestInterruptions:
         assert "the disk is full" in wrong
         assert "Traceback" not in wrong
         assert not (out / MANIFEST).exists()
+        assert not [*out.rglob(f".*{PARTIAL}")]
         run(footage, out)
         assert contents(out) == contents(made)
 

@@ -24,7 +24,7 @@ from ..corpus.manifest import SEPARATOR, Attribute, Clip, Manifest
 from ..corpus.rejected import Rejected, write_rejected
 from ..corpus.shards import sidecar_path
 from ..engines import Engine, Lost
-from ..errors import CorpusError
+from ..errors import CorpusError, StorageError
 from ..storage import only_writer, remove_partials, write_text
 from ..words import counted
 from .duplicates import Catalogue
@@ -99,7 +99,11 @@ def ingest(
             for source, busy in zip(longest_first, cores, strict=True)
         ]
         with counting("ingest", "second") as progress:
-            result = _make(out, jobs, engine, _Line(plan.sources, recorded, progress))
+            try:
+                result = _make(out, jobs, engine, _Line(plan.sources, recorded, progress))
+            except StorageError:
+                remove_partials(out)  # a full disk gets back what half-written clips have taken
+                raise
         result.rejected += plan.refused
         result.repaired = unreadable + result.repaired
         result.added = len(plan.sources) - len(begun.sources) if begun.sources else 0

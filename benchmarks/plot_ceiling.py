@@ -58,7 +58,7 @@ def table(ladders: list[dict[str, Any]]) -> str:
 
 
 def draw(ladders: list[dict[str, Any]], out: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharex=True, layout="constrained")
     steps = shared(ladders)
     height = 0.8 / len(steps)
     for place, (axis, where) in enumerate(zip(axes, PLACES, strict=True)):
@@ -75,7 +75,7 @@ def draw(ladders: list[dict[str, Any]], out: Path) -> None:
         axis.set_xlabel("each step takes off so many % of the query's L1")
         axis.spines[["top", "right", "left"]].set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=len(steps))
+    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=4)
     figure.savefig(out, dpi=130)
 
 

@@ -383,6 +383,11 @@ class TestTraining:
         )
         assert "data: corpus (Auto-RGN), a/corpus (FactorJEPA)" in said
 
+    def test_a_chance_that_nothing_can_beat_is_explained(self) -> None:
+        action = synthetic.OTHERS[1]
+        assert "all clips are of one class" in action.about_chance(1.0)
+        assert not action.about_chance(0.9)
+
     def test_runs_that_were_stopped_early_are_named(self) -> None:
         assert "Unfinished" not in self.of(auto_rgn={"updates": 60, "config": "updates: 60"}, frozen={"updates": 0})
         said = self.of(auto_rgn={"updates": 4, "config": "updates: 60", "run": "ka"})

@@ -45,7 +45,8 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "nothing": ("the query alone", ""),
     "own place": ("what its own place last showed (the look back)", "nothing"),
     "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
-    "found": ("instead those agents exactly, going on at their true present velocity", "own place"),
+    "shaped": ("instead those agents' true shapes, going on as the teacher saw them go", "own place"),
+    "found": ("at their true present velocity", "shaped"),
     "steady": ("instead every agent that is seen, in the same way", "own place"),
     "fading": ("at a velocity that fades", "steady"),
     "foretold": ("as far as a network can tell, from itself and the others", "fading"),
@@ -53,7 +54,7 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
 _EVERYBODY = -6  # of what is told of a token: the share of all agents
-OF_TEACHER = ("taught", "found")  # rungs that take packets
+OF_TEACHER = ("taught", "shaped", "found")  # rungs that take packets
 _HIDDEN = 512
 _FINE = 32  # cells a side in which true agents are matched with a teacher's
 _DROPPED = 0.5  # of what is told of an agent, in training
@@ -73,6 +74,22 @@ class Agents(NamedTuple):
     last_An: Array  # what each of those covers in the last context frame
 
 
+class Watched(NamedTuple):
+    """A teacher's agents at the context's end: what each covers of 32 x 32 cells, and how far it goes in a tubelet."""
+
+    cover_Tf: Array
+    now_T2: Array
+
+    def of(self, own_Af: Array) -> tuple[NDArray[np.bool_], Array]:
+        """Which of the true agents, that cover `own`, it finds (half of each), and how far it saw those go."""
+        area_A = own_Af.sum(1)
+        found_A = np.minimum(own_Af, np.minimum(self.cover_Tf.sum(0), 1.0)).sum(1) >= 0.5 * area_A
+        if not len(self.now_T2):
+            return np.zeros(len(own_Af), bool), np.zeros((len(own_Af), 2))
+        shared_AT = np.array([np.minimum(own_f, self.cover_Tf).sum(1) for own_f in own_Af])
+        return found_A, self.now_T2[shared_AT.reshape(len(own_Af), -1).argmax(1)]
+
+
 class Street(NamedTuple):
     """A clip's agents by rung, and what all truly cover in the future."""
 
@@ -86,12 +103,11 @@ def street(
     context: int,
     rows: int,
     told: Mapping[str, Array],
-    watched_f: Array | None = None,
+    watched: Watched | None = None,
 ) -> Street:
     """Of a window whose frames have these `numbers` in the ground truth; how far each agent goes is `told` by rung.
 
-    `watched` is how much of each of 32 x 32 cells a teacher's agents cover at the context's end: whoever is covered by
-    half is found.
+    Of the agents that a teacher `watched`, their true shapes go on as it saw them go, or as they truly do.
     """
     before, *future = tubelets(numbers)[context // TUBELET - 1 :]
     step = (numbers[1] - numbers[0]) / truth.fps * TUBELET  # seconds from one tubelet to the next
@@ -103,8 +119,8 @@ def street(
     start, shown_at = centres(truth, before), centres(truth, [last])  # of tokens, and of the masks
     now_A2 = velocity_A2 * step
     half = step * (TUBELET - 1) / (2 * TUBELET)  # from the middle of the last tubelet to its last frame
-    found_A1 = None if watched_f is None else _found(_shares(shapes_ASS, _FINE), watched_f)[:, None]
-    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "found", "moved", "seen")}
+    found_A, watched_A2 = watched.of(_shares(shapes_ASS, _FINE)) if watched is not None else (None, now_A2)
+    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "shaped", "found", "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
         then = centres(truth, frames)
@@ -115,8 +131,11 @@ def street(
         for name, far_AK2 in told.items():
             shares_An = _shifted(shapes_ASS, far_AK2[:, k] - velocity_A2 * half, rows)
             rungs[name].append(_most(shares_An, far_AK2[:, k], now_A2, agents, agents))
-            if name == "steady" and found_A1 is not None:
-                rungs["found"].append(_most(shares_An * found_A1, far_AK2[:, k], now_A2, agents, agents))
+            if name == "steady" and found_A is not None:
+                rungs["found"].append(_most(shares_An * found_A[:, None], far_AK2[:, k], now_A2, agents, agents))
+        if found_A is not None:
+            shares_An = _shifted(shapes_ASS, watched_A2 * (k + 1 - half / step), rows) * found_A[:, None]
+            rungs["shaped"].append(_most(shares_An, watched_A2 * (k + 1), watched_A2, agents, agents))
         shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
         rungs["moved"].append(_most(shares_An, true_A2, now_A2, agents, agents))
         everybody = np.array(sorted(then), np.int64)
@@ -129,32 +148,50 @@ def street(
     return Street(joined, np.concatenate(covered).astype(np.float32))
 
 
-def _found(own_Af: Array, watched_f: Array) -> NDArray[np.bool_]:
-    shared_A = np.minimum(own_Af, watched_f).sum(1)
-    return np.asarray(shared_A >= 0.5 * own_Af.sum(1))
+class Tracks(NamedTuple):
+    """A teacher's agents, each by its mask when last seen."""
+
+    shapes_ASS: NDArray[np.bool_]
+    velocity_A2: Array  # a frame
+    unseen_A1: Array  # frames since
+    future: int  # frames
+
+    @classmethod
+    def of(cls, packets: Packets[TrainingClips], clip: Clip) -> Tracks:
+        packet = packets.of(clip)
+        states = object_states(packets.collate([clip]).cells)
+        slots_A = states.slot_BN[states.valid_BN].numpy()
+        geometry_AG = states.geometry_BNG[states.valid_BN].numpy()
+        velocity_A2 = geometry_AG[:, [GEOMETRY.index("velocity_x"), GEOMETRY.index("velocity_y")]]
+        unseen_A1 = geometry_AG[:, [GEOMETRY.index("gap")]] * states.context
+        seen_in = (states.context - 1 - np.rint(unseen_A1[:, 0])).astype(int).tolist()
+        agents = {one: agent for agent, one in enumerate(zip(slots_A.tolist(), seen_in, strict=True))}
+        of_R = list(zip(packet.region_track.tolist(), packet.region_frame.tolist(), strict=True))
+        shapes_ASS = np.zeros((len(slots_A), int(packet.side), int(packet.side)), bool)
+        for region, where, mask in packet.region_masks(np.array([one in agents for one in of_R], bool)):
+            shapes_ASS[agents[of_R[region]]][where] |= mask
+        return cls(shapes_ASS, velocity_A2, unseen_A1, packet.frames - states.context)
+
+    def now(self, rows: int) -> Array:
+        """What each covers at the context's end."""
+        return _shifted(self.shapes_ASS, self.velocity_A2 * self.unseen_A1, rows)
+
+    def watched(self) -> Watched:
+        return Watched(self.now(_FINE), self.velocity_A2 * TUBELET)
 
 
-def taught(packets: Packets[TrainingClips], clip: Clip, rows: int) -> Agents:
-    """The agents that the teacher's tracks show, each by its mask when last seen, going on as it was seen to go."""
-    packet = packets.of(clip)
-    states = object_states(packets.collate([clip]).cells)
-    slots_A = states.slot_BN[states.valid_BN].numpy()
-    geometry_AG = states.geometry_BNG[states.valid_BN].numpy()
-    velocity_A2 = geometry_AG[:, [GEOMETRY.index("velocity_x"), GEOMETRY.index("velocity_y")]]  # a frame
-    unseen_A1 = geometry_AG[:, [GEOMETRY.index("gap")]] * states.context  # frames
-    seen_in = (states.context - 1 - np.rint(unseen_A1[:, 0])).astype(int).tolist()
-    agents = {(slot, frame): agent for agent, (slot, frame) in enumerate(zip(slots_A.tolist(), seen_in, strict=True))}
-    of_R = list(zip(packet.region_track.tolist(), packet.region_frame.tolist(), strict=True))
-    shapes_ASS = np.zeros((len(slots_A), int(packet.side), int(packet.side)), bool)
-    for region, where, mask in packet.region_masks(np.array([one in agents for one in of_R], bool)):
-        shapes_ASS[agents[of_R[region]]][where] |= mask
-    everybody = np.arange(len(slots_A))
+def taught(tracks: Tracks, rows: int) -> Agents:
+    """The agents that the teacher's tracks show, going on as it was seen to go."""
+    everybody = np.arange(len(tracks.shapes_ASS))
     found = []
-    for ahead in range(TUBELET, packet.frames - states.context + 1, TUBELET):
-        since_A1 = ahead - (TUBELET - 1) / 2 + unseen_A1  # the mask is of a frame, a token of the tubelet's middle
-        shares_An = _shifted(shapes_ASS, velocity_A2 * since_A1, rows)
-        found.append(_most(shares_An, velocity_A2 * ahead, velocity_A2 * TUBELET, everybody, everybody))
-    return _joined(found, _shifted(shapes_ASS, velocity_A2 * unseen_A1, rows))
+    for ahead in range(TUBELET, tracks.future + 1, TUBELET):
+        since_A1 = (
+            ahead - (TUBELET - 1) / 2 + tracks.unseen_A1
+        )  # the mask is of a frame, a token of the tubelet's middle
+        shares_An = _shifted(tracks.shapes_ASS, tracks.velocity_A2 * since_A1, rows)
+        far_A2, now_A2 = tracks.velocity_A2 * ahead, tracks.velocity_A2 * TUBELET
+        found.append(_most(shares_An, far_A2, now_A2, everybody, everybody))
+    return _joined(found, tracks.now(rows))
 
 
 def _joined(found: list[Covering], last_An: Array) -> Agents:
@@ -310,13 +347,15 @@ def main(arguments: list[str] | None = None) -> int:
     told["foretold"] = foretold(going, everywhere, check.numpy(), others=True)
     streets = []
     for number, (clip, times) in enumerate(windows):
-        of_clip, watched_f = {rung: far[number] for rung, far in told.items()}, None
-        if packets is not None:
-            assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
-            watched_f = np.minimum(taught(packets, clip, _FINE).last_An.sum(0), 1.0)
-        streets.append(street(*truth_of(asked.corpus, clip, times), asked.context, side, of_clip, watched_f))
-        if packets is not None:
-            streets[-1].rungs["taught"] = taught(packets, clip, side)
+        of_clip = {rung: far[number] for rung, far in told.items()}
+        truth, numbers = truth_of(asked.corpus, clip, times)
+        if packets is None:
+            streets.append(street(truth, numbers, asked.context, side, of_clip))
+            continue
+        assert np.array_equal(packets.of(clip).times, times), "the teacher looked at other frames"
+        tracks = Tracks.of(packets, clip)
+        streets.append(street(truth, numbers, asked.context, side, of_clip, tracks.watched()))
+        streets[-1].rungs["taught"] = taught(tracks, side)
     covered_Bt = torch.from_numpy(np.stack([one.covered_t for one in streets]))[check]
     sources, modes = (
         np.array([str(getattr(clip, field)) for clip in found.clips])[check.numpy()]

@@ -18,7 +18,8 @@ import matplotlib.pyplot as plt
 STEPS = {
     "own place": ("look back", "#9aa7b2"),
     "taught": ("what the teacher sees of agents", "#e0a458"),
-    "found": ("instead these agents, exactly", "#e7c8a0"),
+    "shaped": ("instead their true shapes", "#f0dcc0"),
+    "found": ("at their true velocity", "#e7c8a0"),
     "steady": ("instead all agents, exactly", "#c9503c"),
     "fading": ("at a velocity that fades", "#d98a80"),
     "foretold": ("as far as a network can tell", "#7a4fa0"),

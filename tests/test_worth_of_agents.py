@@ -119,11 +119,17 @@ def test_who_is_covered_by_half_is_found_and_told_exactly() -> None:
     told = {"steady": agents_motion.moving(truth, NUMBERS, 12).steady_AK2}
     left = np.zeros((32, 32), np.float32)  # at the context's end the square is at 22 to 30, cells 11 to 14
     left[:, :13] = 1.0
-    for watched, found in ((left, True), (np.roll(left, -1, 1) * (np.arange(32) < 12), False)):
-        rungs = agents_ceiling.street(truth, NUMBERS, 12, 8, told, watched.ravel()).rungs
-        assert (rungs["found"].who_t >= 0).any() == found
-        if found:
-            assert rungs["found"].fields_t7.tolist() == rungs["steady"].fields_t7.tolist()
+    for cover, found in ((left, True), (np.roll(left, -1, 1) * (np.arange(32) < 12), False)):
+        for speed in (4 / 64, 0.0):  # a tubelet: as it goes, and not at all
+            saw = agents_ceiling.Watched(np.stack((0 * cover, cover)).reshape(2, -1), np.array([[1, 1], [speed, 0]]))
+            rungs = agents_ceiling.street(truth, NUMBERS, 12, 8, told, saw).rungs
+            assert (rungs["found"].who_t >= 0).any() == (rungs["shaped"].who_t >= 0).any() == found
+            if found:
+                assert rungs["found"].fields_t7 == pytest.approx(rungs["steady"].fields_t7)
+                same = rungs["shaped"].fields_t7 == pytest.approx(rungs["steady"].fields_t7, abs=1e-6)
+                assert same == (speed > 0)
+    nobody = agents_ceiling.Watched(np.zeros((0, 1024), np.float32), np.zeros((0, 2), np.float32))
+    assert (agents_ceiling.street(truth, NUMBERS, 12, 8, told, nobody).rungs["found"].who_t == -1).all()
 
 
 def taught(frames: range, agents: int = 1) -> agents_ceiling.Agents:
@@ -133,7 +139,7 @@ def taught(frames: range, agents: int = 1) -> agents_ceiling.Agents:
     times = np.arange(16) / 4
     packet = build_packet(evidence_of([seen] * agents), times, settings, projections_for(12, settings))
     packets = SimpleNamespace(of=lambda clip: packet, collate=lambda clips: collate([packet], settings))
-    return agents_ceiling.taught(cast(Any, packets), cast(Any, None), 8)
+    return agents_ceiling.taught(agents_ceiling.Tracks.of(cast(Any, packets), cast(Any, None)), 8)
 
 
 def test_a_flawless_teacher_is_the_rung_of_steady_truth_where_agents_go_on_as_they_went() -> None:

@@ -46,7 +46,8 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "own place": ("what its own place last showed (the look back)", "nothing"),
     "taught": ("and the agents that a teacher sees, going on as it saw them go", "own place"),
     "shaped": ("instead those agents' true shapes, going on as the teacher saw them go", "own place"),
-    "found": ("at their true present velocity", "shaped"),
+    "lately": ("as they truly went from the last frame but one to the last", "shaped"),
+    "found": ("at their true present velocity", "lately"),
     "steady": ("instead every agent that is seen, in the same way", "own place"),
     "fading": ("at a velocity that fades", "steady"),
     "foretold": ("as far as a network can tell, from itself and the others", "fading"),
@@ -54,7 +55,7 @@ RUNGS = {  # what a head is shown, and the rung that it is compared with
     "seen": ("and what is truly seen of every agent then, newcomers and occlusion included", "moved"),
 }
 _EVERYBODY = -6  # of what is told of a token: the share of all agents
-OF_TEACHER = ("taught", "shaped", "found")  # rungs that take packets
+OF_TEACHER = ("taught", "shaped", "lately", "found")  # rungs that take packets
 _HIDDEN = 512
 _FINE = 32  # cells a side in which true agents are matched with a teacher's
 _DROPPED = 0.5  # of what is told of an agent, in training
@@ -120,7 +121,11 @@ def street(
     now_A2 = velocity_A2 * step
     half = step * (TUBELET - 1) / (2 * TUBELET)  # from the middle of the last tubelet to its last frame
     found_A, watched_A2 = watched.of(_shares(shapes_ASS, _FINE)) if watched is not None else (None, now_A2)
-    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "shaped", "found", "moved", "seen")}
+    before_that = centres(truth, [numbers[context - 2]])
+    lately_A2 = TUBELET * np.array(
+        [shown_at[a] - before_that.get(a, shown_at[a]) for a in agents.tolist()], np.float32
+    ).reshape(-1, 2)
+    rungs: dict[str, list[Covering]] = {name: [] for name in (*told, "shaped", "lately", "found", "moved", "seen")}
     covered = []
     for k, frames in enumerate(future):
         then = centres(truth, frames)
@@ -133,9 +138,9 @@ def street(
             rungs[name].append(_most(shares_An, far_AK2[:, k], now_A2, agents, agents))
             if name == "steady" and found_A is not None:
                 rungs["found"].append(_most(shares_An * found_A[:, None], far_AK2[:, k], now_A2, agents, agents))
-        if found_A is not None:
-            shares_An = _shifted(shapes_ASS, watched_A2 * (k + 1 - half / step), rows) * found_A[:, None]
-            rungs["shaped"].append(_most(shares_An, watched_A2 * (k + 1), watched_A2, agents, agents))
+        for name, going_A2 in {"shaped": watched_A2, "lately": lately_A2}.items() if found_A is not None else ():
+            shares_An = _shifted(shapes_ASS, going_A2 * (k + 1 - half / step), rows) * found_A[:, None]
+            rungs[name].append(_most(shares_An, going_A2 * (k + 1), going_A2, agents, agents))
         shares_An = _shifted(shapes_ASS, by_A2, rows) * stayed_A1
         rungs["moved"].append(_most(shares_An, true_A2, now_A2, agents, agents))
         everybody = np.array(sorted(then), np.int64)

@@ -19,6 +19,7 @@ STEPS = {
     "own place": ("look back", "#9aa7b2"),
     "taught": ("what the teacher sees of agents", "#e0a458"),
     "shaped": ("instead their true shapes", "#f0dcc0"),
+    "lately": ("as they truly went last", "#ead2b0"),
     "found": ("at their true velocity", "#e7c8a0"),
     "steady": ("instead all agents, exactly", "#c9503c"),
     "fading": ("at a velocity that fades", "#d98a80"),

@@ -1,6 +1,7 @@
-"""One table over all studies: what explains the gain over Auto-RGN, step by step, with intervals and seeds.
+"""What explains the gain over Auto-RGN, step by step, with intervals and seeds: over all studies, or in one.
 
     python benchmarks/explain_table.py --page docs/results/README.md
+    python benchmarks/explain_table.py --page docs/results/nano_fresh/README.md
 
 Everything comes from the tables that `factorjepa compare` wrote (`docs/results/*/report/tables`); nothing is computed
 here, and the page keeps its own words around the table.
@@ -19,10 +20,9 @@ from factorjepa.storage import write_text
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 BEGIN, END = "<!-- table: benchmarks/explain_table.py -->", "<!-- end of table -->"
-HEAD = (
-    "what is added", "Future-frame L1: gain", "%", "by seed (17, 29, 43)", "Masking AUC: gain", "Intervention L1: gain",
-    "test clips; page",
-)  # fmt: skip
+WHAT, ERROR, PERCENT, SEEDS = "what is added", "Future-frame L1: gain", "%", "by seed (17, 29, 43)"
+AGENTS, AREA, EDITED = "where the teacher sees agents", "Masking AUC: gain", "Intervention L1: gain"
+PAGE = "test clips; page"
 
 
 class Step(NamedTuple):
@@ -33,7 +33,13 @@ class Step(NamedTuple):
     beside: str
 
 
-GROUPS: dict[str, tuple[Step, ...]] = {
+def fresh(words: str, to: str, beside: str) -> Step:
+    return Step(words, "nano_fresh", "nano", to, beside)
+
+
+Groups = dict[str, tuple[Step, ...]]
+
+ALL_STUDIES: Groups = {
     "The paper's form (top blocks), over Auto-RGN": (
         Step("architecture without targets (RAW)", "nano_study", "nano", "factorjepa_raw", "auto_rgn"),
         Step("architecture, targets and curriculum", "nano_study", "nano", "factorjepa", "auto_rgn"),
@@ -78,6 +84,18 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("channels instead of that head", "nano_look", "nano", "factorjepa_chosen@look",
              "mono_direct_late_chosen@look"),
     ),
+    "The same on streets of another seed, 500 updates": (
+        fresh("FactorJEPA's stages and factor views alone", "auto_rgn_views", "auto_rgn"),
+        fresh("to that, late states and targets into the tokens, through a dense head", "mono_direct_late_chosen@fast",
+              "auto_rgn_views"),
+        fresh("channels instead of that head", "factorjepa_chosen", "mono_direct_late_chosen@fast"),
+        fresh("to stages and views, a wide branch that is shown nothing", "auto_rgn_views@blind", "auto_rgn_views"),
+        fresh("to that, the look back itself", "auto_rgn_views@look", "auto_rgn_views@blind"),
+        fresh("to that, agents, pairs and targets through a dense head (5 % more parameters)",
+              "mono_direct_late_chosen@look_wide", "auto_rgn_views@look"),
+        fresh("channels instead of that head (3 % more)", "factorjepa_chosen@look_wide",
+              "mono_direct_late_chosen@look_wide"),
+    ),
     "Two seconds ahead, 128 px, with a look back": (
         Step("agents, pairs and targets through a dense head", "nano_two", "nano", "mono_direct_late_chosen@look",
              "auto_rgn_views@look"),
@@ -95,6 +113,71 @@ GROUPS: dict[str, tuple[Step, ...]] = {
         Step("all of FactorJEPA, over Auto-RGN", "small_study", "small", "factorjepa_both_chosen", "auto_rgn"),
     ),
 }  # fmt: skip
+
+
+NANO_FRESH: Groups = {
+    "A look back, from Auto-RGN + views": (
+        fresh("a wide branch that is shown nothing (`@blind`; 23 % more parameters)", "auto_rgn_views@blind",
+              "auto_rgn_views"),
+        fresh("to that, the look back itself (`@look`)", "auto_rgn_views@look", "auto_rgn_views@blind"),
+    ),
+    "Agents beside it, at as many parameters": (
+        fresh("agents, pairs and targets through a dense head into the tokens (`@look`)",
+              "mono_direct_late_chosen@look", "auto_rgn_views@look"),
+        fresh("the same in channels (FactorJEPA `@look`)", "factorjepa_chosen@look", "auto_rgn_views@look"),
+        fresh("channels over the dense head", "factorjepa_chosen@look", "mono_direct_late_chosen@look"),
+    ),
+    "Agents beside a look back that stays as wide": (
+        fresh("through a dense head (`@look_wide`; 5 % more parameters)", "mono_direct_late_chosen@look_wide",
+              "auto_rgn_views@look"),
+        fresh("in channels (FactorJEPA `@look_wide`; 8 % more)", "factorjepa_chosen@look_wide", "auto_rgn_views@look"),
+        fresh("channels over the dense head", "factorjepa_chosen@look_wide", "mono_direct_late_chosen@look_wide"),
+    ),
+    "Channels or a dense head, no look back; Auto-RGN's blocks": (
+        fresh("FactorJEPA over a dense head that writes into the queries", "factorjepa_chosen",
+              "mono_matched_late_chosen"),
+        fresh("over one that writes into the tokens, branches at a quarter of FactorJEPA's rate", "factorjepa_chosen",
+              "mono_direct_late_chosen"),
+        fresh("over the same, branches at FactorJEPA's rate (`@fast`)", "factorjepa_chosen",
+              "mono_direct_late_chosen@fast"),
+        fresh("over Auto-RGN with stages and views", "factorjepa_chosen", "auto_rgn_views"),
+        fresh("that dense head (`@fast`) over Auto-RGN with stages and views", "mono_direct_late_chosen@fast",
+              "auto_rgn_views"),
+        fresh("FactorJEPA over Auto-RGN", "factorjepa_chosen", "auto_rgn"),
+        fresh("stages and views alone", "auto_rgn_views", "auto_rgn"),
+    ),
+    "The paper's form (top blocks), branches of all at one rate": (
+        fresh("FactorJEPA over a dense head that writes into the tokens", "factorjepa", "mono_direct_late"),
+        fresh("over one that writes into the queries (its pairs died)", "factorjepa", "mono_matched_late"),
+        fresh("channels over a dense head into queries, states early and late", "factorjepa_both", "mono_matched_both"),
+        fresh("states through a dense head, early instead of late (14 % more parameters)", "mono_states_early",
+              "mono_states_late"),
+        fresh("targets, stages and views without states, over nothing of it", "mono_supervised", "mono_top"),
+        fresh("DI+: stage and views of interactions doubled", "factorjepa_di", "factorjepa"),
+        fresh("INT: interventions in training", "factorjepa_int", "factorjepa"),
+        fresh("agents that move by state and pairs (5 % more parameters)", "agent_motion", "factorjepa"),
+        fresh("and are told where they will be", "future_places", "factorjepa"),
+    ),
+    "The same, Auto-RGN's blocks": (
+        fresh("agents that move by state and pairs (5 % more parameters)", "agent_motion_chosen", "factorjepa_chosen"),
+        fresh("and are told where they will be", "future_places_chosen", "factorjepa_chosen"),
+        fresh("pairs, through a dense head (13 % more parameters)", "mono_states_chosen", "mono_agents_chosen"),
+        fresh("the interaction channel (states early and late; 12 % more parameters)", "factorjepa_both_chosen",
+              "no_interaction_path_both_chosen"),
+        fresh("stages and factor views (states early and late)", "factorjepa_both_chosen", "no_curriculum_both_chosen"),
+    ),
+    "Settings": (
+        fresh("no priors of gates and edges (`@no_priors`)", "factorjepa_chosen@no_priors", "factorjepa_chosen"),
+        fresh("the paper's mask policies (`@blocks`): FactorJEPA", "factorjepa_chosen@blocks", "factorjepa_chosen"),
+        fresh("the same: Auto-RGN + views", "auto_rgn_views@blocks", "auto_rgn_views"),
+        fresh("under these, FactorJEPA over Auto-RGN + views", "factorjepa_chosen@blocks", "auto_rgn_views@blocks"),
+    ),
+}  # fmt: skip
+
+TABLES: dict[str, tuple[Groups, tuple[str, ...]]] = {
+    "README.md": (ALL_STUDIES, (WHAT, ERROR, PERCENT, SEEDS, AREA, EDITED, PAGE)),
+    "nano_fresh/README.md": (NANO_FRESH, (WHAT, ERROR, PERCENT, SEEDS, AGENTS, EDITED)),
+}
 
 
 @functools.cache
@@ -125,37 +208,41 @@ def area(step: Step) -> str:
     return ""
 
 
-def cells(step: Step) -> list[str]:
-    error, edited = found(step, "future_l1"), found(step, "intervention_l1")
-    seeds = " ".join(f"{float(value):+.4f}" for value in error["seed_effects"].split())
-    percent = f"{round(100 * (1 - float(error['ratio'])), 2) + 0.0:+.2f}"  # no minus before zero
-    return [step.words, gain(error), percent, seeds, area(step), gain(edited),
-            f"{error['clips']}; [{step.study}]({step.study}/README.md)"]  # fmt: skip
+def cell(step: Step, head: str) -> str:
+    error = found(step, "future_l1")
+    if head == WHAT:
+        return step.words
+    if head == PERCENT:
+        return f"{round(100 * (1 - float(error['ratio'])), 2) + 0.0:+.2f}"  # no minus before zero
+    if head == SEEDS:
+        return " ".join(f"{float(value):+.4f}" for value in error["seed_effects"].split())
+    if head == AREA:
+        return area(step)
+    if head == PAGE:
+        return f"{error['clips']}; [{step.study}]({step.study}/README.md)"
+    diagnostics = {ERROR: "future_l1", AGENTS: "future_l1/teacher_agents", EDITED: "intervention_l1"}
+    return gain(found(step, diagnostics[head]))
 
 
-def table() -> str:
-    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    for group, steps in GROUPS.items():
-        lines.append(f"| **{group}** |" + " |" * (len(HEAD) - 1))
-        lines += [f"| {' | '.join(cells(step))} |" for step in steps]
+def table(groups: Groups, heads: tuple[str, ...]) -> str:
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for group, steps in groups.items():
+        lines.append(f"| **{group}** |" + " |" * (len(heads) - 1))
+        lines += [f"| {' | '.join(cell(step, head) for head in heads)} |" for step in steps]
     return "\n".join(lines)
 
 
-def renewed(page: str) -> str:
+def renewed(page: str, name: str) -> str:
     before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n\n{table(*TABLES[name])}\n\n{END}{rest.split(END)[1]}"
 
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--page", type=Path, help="a page with the two marks, whose table is made again; else: print it"
-    )
+    parser.add_argument("--page", type=Path, required=True, help="a page with the two marks, whose table is made again")
     page = parser.parse_args(words).page
-    if page is None:
-        print(table())
-    else:
-        write_text(page, renewed(page.read_text(encoding="utf-8")))
+    name = page.resolve().relative_to(RESULTS).as_posix()
+    write_text(page, renewed(page.read_text(encoding="utf-8"), name))
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import explain_table
+from factorjepa.adaptation import METHODS
 
 from .pages import ROOT
 
@@ -176,7 +177,63 @@ def knowing_agents(ladder: Path) -> float:
     return 100 * (l1["own place"] - last) / first
 
 
-def test_the_table_over_all_studies_is_made_of_their_tables() -> None:
-    assert explain_table.renewed(OVER_ALL) == OVER_ALL, (
-        "python benchmarks/explain_table.py --page docs/results/README.md"
-    )
+def test_streets_of_another_seed_say_what_readme_says() -> None:
+    def lead(a: str, b: str, diagnostic: str) -> tuple[float, bool]:
+        found = contrast("nano_fresh", "nano", a, b, diagnostic)
+        return 100 * (1 - float(found["ratio"])), found["decision"] in ("better", "worse")
+
+    told = re.search(r"off the error of Auto-RGN with views, ([\d.]+) % on \[streets of another seed", README)
+    assert told is not None
+    gained, decided = lead("auto_rgn_views@look", "auto_rgn_views", "future_l1")
+    assert decided
+    assert agrees(told[1], gained)
+
+    told = re.search(r"writes where channels write and learns at their rate is ([\d.]+) % ahead", README)
+    assert told is not None
+    for ours, dense in (("factorjepa_chosen", "mono_direct_late_chosen@fast"), ("factorjepa", "mono_direct_late")):
+        behind, decided = lead(ours, dense, "future_l1")
+        assert decided
+        assert agrees(told[1], -behind)
+    leads = table(OVER_ALL, "FactorJEPA against")
+    row = next(cells for words, cells in leads.items() if "writes where channels write" in words)
+    for cell, diagnostic in ((row[0], "future_l1"), (row[2], "intervention_l1")):
+        behind, decided = lead("factorjepa_chosen", "mono_direct_late_chosen@fast", diagnostic)
+        assert cell == (f"**{-behind:.2f} %** *worse*" if decided else "not separated")
+
+    told = re.search(r"([\d.]+) to ([\d.]+) % on their own tokens, decided where the look back stays as wide", README)
+    assert told is not None
+    wide = ("factorjepa_chosen@look_wide", "mono_direct_late_chosen@look_wide")
+    of_agents = [lead(method, "auto_rgn_views@look", "future_l1/teacher_agents") for method in wide]
+    assert all(decided for _, decided in of_agents)
+    assert agrees(told[1], min(gain for gain, _ in of_agents))
+    assert agrees(told[2], max(gain for gain, _ in of_agents))
+    assert not any(lead(method, "auto_rgn_views@look", "future_l1")[1] for method in wide)
+
+    told = re.search(r"What channels have over the dense head beside a look back is ([\d.]+) % of", README)
+    assert told is not None
+    edited, decided = lead("factorjepa_chosen@look", "mono_direct_late_chosen@look", "intervention_l1")
+    assert decided
+    assert agrees(told[1], edited)
+    assert agrees(told[1], lead(*wide, "intervention_l1")[0])
+
+
+def test_every_method_has_been_on_test_clips() -> None:
+    measured = {row["method"] for page in RESULTS.glob("*/report") for row in rows(page.parent.name, "scorecard")}
+    assert "Every method has been on test clips" in OVER_ALL
+    assert set(METHODS) - measured == {"auto_rgn_look"}  # there as auto_rgn_views@look
+
+
+def test_a_look_back_at_1b_is_as_fast_as_logged() -> None:
+    log = json.loads((RESULTS / "h200" / "paper_scale_giant_batch16_auto_rgn_look.json").read_text(encoding="utf-8"))
+    told = re.search(r"a look back makes ([\d.]+) clips/s of ViT-g and takes ([\d.]+) ms", README)
+    assert told is not None
+    assert agrees(told[1], at(log, ("training", "compiled, no cache", "clips_per_s")))
+    assert agrees(told[2], at(log, ("latency", "graph", "median_ms")))
+
+
+@pytest.mark.parametrize("name", explain_table.TABLES)
+def test_tables_of_what_explains_the_gain_are_made_of_the_studies(name: str) -> None:
+    page = (RESULTS / name).read_text(encoding="utf-8")
+    command = f"python benchmarks/explain_table.py --page docs/results/{name}"
+    assert command in page
+    assert explain_table.renewed(page, name) == page, command

@@ -26,6 +26,11 @@ WIDER = """[...document.querySelectorAll("body *")].filter(e => {
   return e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest("svg");
 }).slice(0, 5).map(e => e.tagName + "." + e.className)"""
 
+CUT = """[...document.querySelectorAll("caption")].filter(e => {
+  const seen = e.closest(".scroll").getBoundingClientRect(), own = e.getBoundingClientRect();
+  return own.left < seen.left - 1 || own.right > seen.right + 1;
+}).map(e => e.textContent)"""
+
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
@@ -68,6 +73,14 @@ def test_the_table_of_contrasts_is_seen_whole_on_a_laptop(tab: Tab, tmp_path: Pa
     assert tab.value(clipped) == 0
     if folder := os.environ.get("REPORT_PICTURES"):
         tab.picture(Path(folder) / f"contrasts-{cities}.png")
+
+
+@pytest.mark.parametrize("moved", [0, 120], ids=["at first", "moved sideways"])
+def test_captions_of_tables_wider_than_a_phone_are_seen_whole(tab: Tab, rich: Path, moved: int) -> None:
+    tab.open(rich / "report" / "index.html", 390, 844, "light")
+    assert tab.value("[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length") > 2
+    tab.value(f"document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = {moved})")
+    assert tab.value(CUT) == []
 
 
 def test_a_click_on_a_heading_sorts_the_table(tab: Tab, rich: Path) -> None:

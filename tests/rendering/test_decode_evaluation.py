@@ -207,6 +207,19 @@ def test_lpips_given_later_is_added_to_finished_scores_and_nothing_else_is_measu
         evaluate_decoded(runs, tmp_path, Looking(decoder_folder), settings, CPU)
 
 
+def test_a_text_in_place_of_the_weights_of_lpips_is_refused_before_anything_is_written(
+    trained: Callable[..., Path], decoder_folder: Path, tmp_path: Path, command: Callable[..., Any]
+) -> None:
+    (tmp_path / "note.txt").write_text("hello\n")
+    given = ("--out", tmp_path / "out", "--decoder", decoder_folder, "--lpips", tmp_path / "note.txt")
+    ran = command("decode", "evaluate", trained("frozen"), *given)
+    assert ran.returncode == 1
+    assert f"{tmp_path / 'note.txt'}: cannot be read as weights of LPIPS: it is text" in " ".join(ran.stderr.split())
+    assert "Traceback" not in ran.stderr
+    assert "KeyError" not in ran.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_packets_are_needed_of_the_clips_that_are_drawn_and_of_no_others(
     trained: Callable[..., Path], decoder_folder: Path, streets: Path, tmp_path: Path
 ) -> None:

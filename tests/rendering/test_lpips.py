@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor
 
 from factorjepa.errors import RenderingError
@@ -134,8 +137,8 @@ def test_it_teaches_pictures_and_never_learns(file: Path) -> None:
         (lambda s: s.update({"lins.0.model.1.weight": torch.zeros(1, 64, 1, 1)}), "twice, differently"),
         (lambda s: s.update({"scaling_layer.scale": torch.ones(1, 3, 1, 1)}), "not that of LPIPS 0.1"),
         (lambda s: [s.pop(k) for k in [*s] if k.startswith("features")], "the linear heads alone"),
-        (lambda s: [s.pop(k) for k in [*s] if k.startswith("lin")], r"AlexNet alone: LPIPS needs .* `lin0` to `lin4`"),
-        (lambda s: [s.pop(k) for k in [*s]] and s.update(odd=torch.zeros(1)), r"unexpected: odd$"),
+        (lambda s: [s.pop(k) for k in [*s] if k.startswith("lin")], r"AlexNet alone\. LPIPS needs .* `lin0` to `lin4`"),
+        (lambda s: [s.pop(k) for k in [*s]] and s.update(odd=torch.zeros(1)), r"unexpected: odd\. LPIPS needs"),
     ],
 )
 def test_other_weights_are_refused_with_the_reason(state, tmp_path: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]
@@ -146,15 +149,55 @@ def test_other_weights_are_refused_with_the_reason(state, tmp_path: Path, change
         Lpips.load(tmp_path / "odd.pth")
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.pth").write_text("not found")
-    (tmp_path / "hello.pth").write_text("hello\n")  # what it makes the reader raise is a KeyError
-    torch.save([1, 2], tmp_path / "list.pth")
-    refused = {"none.pth": "there are no weights", "text.pth": "cannot be read", "list.pth": "no state",
-               "hello.pth": "cannot be read as weights of LPIPS .KeyError"}  # fmt: skip
-    for name, said in refused.items():
-        with pytest.raises(RenderingError, match=said):
+def _unlike_weights(folder: Path, file: Path) -> dict[str, str]:
+    """Files of every other kind, and what is said of each."""
+    (folder / "note.txt").write_text("hello\n")  # as a pickle, a KeyError
+    (folder / "page.pth").write_text("<!DOCTYPE html>")
+    (folder / "empty.pth").touch()
+    (folder / "folder").mkdir()
+    (folder / "cut.pth").write_bytes(file.read_bytes()[:5000])
+    save_file({"a": torch.zeros(1000)}, folder / "other.safetensors")
+    (folder / "cut.safetensors").write_bytes((folder / "other.safetensors").read_bytes()[:500])
+    (folder / "odd.pkl").write_bytes(pickle.dumps({"a": Path()}, protocol=2))
+    torch.save([1, 2], folder / "list.pth")
+    torch.save({"state_dict": {"a": torch.zeros(1)}}, folder / "nested.pth")
+    torch.save({0: torch.zeros(1)}, folder / "numbered.pth")
+    torch.save(torch.nn.Linear(2, 2), folder / "module.pth")
+    torch.save({"blocks.0.weight": torch.zeros(1)}, folder / "model.pth")
+    return {
+        "none.pth": "there is no such file of weights",
+        "folder": "is a folder, not a file",
+        "note.txt": "it is text, beginning 'hello",
+        "page.pth": "it is text, beginning '<!DOCTYPE",
+        "empty.pth": "it is empty (0 bytes). Fetch it again",
+        "cut.pth": "its end is missing); fetch it again",
+        "cut.safetensors": "is damaged or incomplete as safetensors",
+        "other.safetensors": "unexpected: a. LPIPS needs",
+        "odd.pkl": "a damaged pickle, or one of something else than tensors",
+        "list.pth": "holds a list",
+        "nested.pth": "it maps 'state_dict' to a dict",
+        "numbered.pth": "it maps 0 to a Tensor, not a name",
+        "module.pth": "is not a file of plain tensors",
+        "model.pth": "heads.3.weight and 11 more; unexpected: blocks.0.weight. LPIPS needs",
+    }
+
+
+def test_files_that_are_none_are_refused_with_what_they_are_and_what_to_do(file: Path, tmp_path: Path) -> None:
+    for name, said in _unlike_weights(tmp_path, file).items():
+        with pytest.raises(RenderingError) as refused:
             Lpips.load(tmp_path / name)
+        message = str(refused.value)
+        assert message.startswith(f"{tmp_path / name}: "), message
+        assert said in message, message
+        assert message.endswith("name such a file, or leave LPIPS out"), message
+        assert not re.search("[a-z]Error", message), message  # not in Python's words
+
+
+def test_heads_of_the_package_itself_are_read_although_no_zip(state: dict[str, Tensor], tmp_path: Path) -> None:
+    torch.save(state, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    torch.save(state, tmp_path / "new.pth")
+    old, new = (Lpips.load(tmp_path / name)(*pictures()) for name in ("old.pth", "new.pth"))
+    assert torch.equal(old, new)
 
 
 def test_pictures_too_small_for_alexnet_are_refused(file: Path) -> None:

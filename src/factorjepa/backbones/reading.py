@@ -54,10 +54,11 @@ def open_weights(path: Path) -> WeightsFile:
             return _open_safetensors(path)
     except OSError as error:
         raise BackboneError(f"{path}: cannot be read ({error.strerror or error})") from None
-    raise BackboneError(f"{path}: is not a weights file: {_what_instead(path, start)}")
+    raise BackboneError(f"{path}: is not a weights file: {what_instead(path, start)}")
 
 
-def _what_instead(path: Path, start: bytes) -> str:
+def what_instead(path: Path, start: bytes) -> str:
+    """What a file that begins so is, if no file of weights, and what to do."""
     if not start:
         return "it is empty (0 bytes). Fetch it again"
     if path.suffix == ".safetensors":

@@ -10,13 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ...backbones.reading import read_torch, what_instead
 from ...backbones.weights import sha256_of
-from ...errors import RenderingError
+from ...errors import BackboneError, RenderingError
 from .region import region_mean
 
 _WIDTHS = (64, 192, 384, 256, 256)
@@ -25,8 +29,11 @@ _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # the scaling 
 _SMALLEST = 31  # px: below, nothing is left for the last layers
 _BATCH = 32  # pictures at once
 _SHOWN = 4  # keys named in an error
-_ALONE = {"trunk": "It holds AlexNet alone", "heads": "It holds the linear heads alone"}
-_BOTH = "LPIPS needs AlexNet's `features.*` and the linear heads `lin0` to `lin4`; save both into one file"
+_ALONE = {"trunk": "It holds AlexNet alone. ", "heads": "It holds the linear heads alone. "}
+_NEEDS = (
+    "LPIPS needs AlexNet's `features.*` and the linear heads `lin0` to `lin4` of version 0.1, saved into one file; "
+    "name such a file, or leave LPIPS out"
+)
 
 
 class Lpips(nn.Module):
@@ -101,15 +108,42 @@ class Lpips(nn.Module):
 
 
 def _read(path: Path) -> Mapping[str, Tensor]:
+    """The tensors of a file, under its names. What it is, its first bytes say."""
     if not path.is_file():
-        raise RenderingError(f"{path}: there are no weights of LPIPS; name the file, or leave LPIPS out")
+        what = "is a folder, not a file" if path.is_dir() else "there is no such file"
+        raise RenderingError(f"{path}: {what} of weights. {_NEEDS}")
     try:
+        content = _content(path)
+    except (BackboneError, OSError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).removeprefix(f"{path}: ")
+        raise RenderingError(f"{path}: cannot be read as weights of LPIPS: {reason}. {_NEEDS}") from None
+    for key, value in content.items():
+        if not isinstance(key, str) or not isinstance(value, Tensor):
+            raise RenderingError(
+                f"{path}: holds no state dict of LPIPS: it maps {key!r} to a {type(value).__name__}, not a name to a "
+                f"tensor. {_NEEDS}"
+            )
+    return content
+
+
+def _content(path: Path) -> Mapping[Any, Any]:
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start.startswith(b"PK"):
+        return read_torch(path)
+    if start[8:9] == b"{":  # safetensors: eight bytes of length, then JSON
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise BackboneError(f"is damaged or incomplete as safetensors ({error}); fetch it again") from None
+    if not start.startswith(b"\x80"):
+        raise BackboneError(what_instead(path, start))
+    try:  # the heads as the package `lpips` has them are of a torch before its zip format
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what unpickling some other file may raise has no end: KeyError of a text file, for one
-        reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-        raise RenderingError(f"{path}: cannot be read as weights of LPIPS ({reason})") from None
-    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise RenderingError(f"{path}: holds no state dict of LPIPS")
+    except Exception:  # what unpickling some other file may raise has no end
+        raise BackboneError("is a damaged pickle, or one of something else than tensors") from None
+    if not isinstance(content, Mapping):
+        raise BackboneError(f"holds a {type(content).__name__}, not a state dict")
     return content
 
 
@@ -144,14 +178,12 @@ def _refuse_misfits(paths: list[Path], found: Mapping[str, Tensor], wanted: Mapp
     problems = []
     for what, keys in (("missing", wanted.keys() - found.keys()), ("unexpected", found.keys() - wanted.keys())):
         if keys:
-            problems.append(f"{what}: {', '.join(sorted(keys)[:_SHOWN])}{' ...' if len(keys) > _SHOWN else ''}")
-    problems += [
-        f"{key} is {list(found[key].shape)}, not {list(wanted[key].shape)}"
-        for key in sorted(wanted.keys() & found.keys())
-        if wanted[key].shape != found[key].shape
-    ]
+            more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+            problems.append(f"{what}: {', '.join(sorted(keys)[:_SHOWN])}{more}")
+    misshapen = {key for key in wanted.keys() & found.keys() if wanted[key].shape != found[key].shape}
+    problems += [f"{key} is {list(found[key].shape)}, not {list(wanted[key].shape)}" for key in sorted(misshapen)]
     if problems:
-        there = {part for part in ("trunk", "heads") if any(key.startswith(f"{part}.") for key in found)}
-        advice = f". {_ALONE[next(iter(there))]}: {_BOTH}" if len(there) == 1 else ""
+        there = {part for part in _ALONE if any(key.startswith(f"{part}.") for key in found)}
+        alone = _ALONE[there.pop()] if len(there) == 1 and not misshapen else ""
         files = " and ".join(map(str, paths))
-        raise RenderingError(f"{files}: not the weights of LPIPS-Alex: {'; '.join(problems)}{advice}")
+        raise RenderingError(f"{files}: not the weights of LPIPS-Alex: {'; '.join(problems)}. {alone}{_NEEDS}")

@@ -45,6 +45,14 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "dense", folder / "sparse"
 
 
+@pytest.fixture
+def footage(corpora: tuple[Path, Path], tmp_path: Path) -> Path:
+    """Clips without ground truth, as footage has them."""
+    folder = tmp_path / "footage"
+    shutil.copytree(corpora[0], folder, ignore=shutil.ignore_patterns("*.truth.npz"))
+    return folder
+
+
 def verbs() -> dict[str, list[str]]:
     """Every verb that can be typed, with the words that lead to it."""
     found = {}
@@ -168,6 +176,22 @@ class TestPreview:
         info = probe(tmp_path / "overlay.mp4")
         assert info.seconds == pytest.approx(chosen.seconds, abs=0.2)
         assert info.width > info.height
+
+    def test_a_clip_without_ground_truth_is_shown_alone_and_not_called_an_overlay(
+        self, command: Command, footage: Path, tmp_path: Path
+    ) -> None:
+        ran = command("preview", footage, "--out", tmp_path / "p")
+        assert ran.returncode == 0, ran.stderr
+        assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["clip.gif", "contact_sheet.png"]
+        assert "nothing drawn over it: it has no ground truth" in ran.stdout
+        assert "make them with factorjepa targets" in ran.stdout
+        with Image.open(tmp_path / "p" / "clip.gif") as moving:
+            assert moving.width == moving.height
+
+    def test_packets_that_were_named_must_be_there(self, command: Command, footage: Path, tmp_path: Path) -> None:
+        ran = command("preview", footage, "--out", tmp_path / "p", "--packets", tmp_path / "none")
+        assert ran.returncode == 1
+        assert f"{tmp_path / 'none'}: holds no header.json" in ran.stderr
 
     def test_an_unknown_clip_names_the_nearest(self, command: Command, corpora: tuple[Path, Path]) -> None:
         known = Manifest.read(corpora[0])[0].clip_id

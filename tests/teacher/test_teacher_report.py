@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,30 @@ def test_the_report_and_the_preview(
     preview(data, out=tmp_path, targets=True, clip=clip, movie=True)
     assert clip in capsys.readouterr().out
     assert probe(tmp_path / "targets.mp4").fps == 4
+
+
+def test_of_a_clip_without_ground_truth_the_preview_draws_what_the_teacher_saw(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    footage = tmp_path / "footage"
+    shutil.copytree(data, footage, ignore=shutil.ignore_patterns("*.truth.npz"))
+    clip = Corpus.open(footage).manifest[1]
+    preview(footage, out=tmp_path, clip=clip.clip_id)
+    said = capsys.readouterr().out
+    assert "what the teacher saw" in said
+    assert not (tmp_path / "clip.gif").exists()
+    with Image.open(tmp_path / "overlay.gif") as picture:
+        frames = np.stack([np.asarray(frame.convert("RGB"), int) for frame in ImageSequence.Iterator(picture)])
+    cache = PacketCache.open(footage / "targets")
+    assert len(frames) == cache.settings.frames
+    bare, drawn = frames[:, :, :320], frames[:, :, 328:]
+    strength = np.abs(drawn - bare).mean(-1)
+    packet = cache.packets(Corpus.open(footage).audit()).of(clip)
+    seen = np.zeros((len(frames), int(packet.side), int(packet.side)), bool)
+    for region, where, visible in packet.region_masks(packet.region_track >= 0):
+        seen[int(packet.region_frame[region])][where] |= np.asarray(visible, bool)
+    seen = seen.repeat(5, 1).repeat(5, 2)
+    assert strength[seen].mean() > 1.5 * strength[~seen].mean()  # in the places of its tracks
 
 
 @pytest.mark.parametrize(

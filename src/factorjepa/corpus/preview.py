@@ -77,24 +77,28 @@ def contact_sheet(path: Path, clips: Sequence[Clip], store: ClipStore, columns: 
     write_atomic(path, lambda temporary: sheet.save(temporary, format="PNG"))
 
 
-def animated_overlay(
-    path: Path, clip: Clip, store: ClipStore, side: int = 320, fps: float = 6.0, seconds: float = 8.0
-) -> bool:
-    """The clip beside itself with masks, ids, visibility and interactions; a .gif or an .mp4 by the name's ending.
+def has_truth(clip: Clip, store: ClipStore) -> bool:
+    return store.exists(sidecar_path(clip.path, TRUTH))
 
-    Returns whether the clip has ground truth; without, only the clip itself is drawn.
+
+def animated_clip(
+    path: Path, clip: Clip, store: ClipStore, side: int = 320, fps: float = 6.0, seconds: float = 8.0
+) -> None:
+    """The clip; beside it, where it has ground truth, itself with masks, ids, visibility and interactions.
+
+    A .gif or an .mp4 by the name's ending.
     """
     if path.suffix not in (".gif", ".mp4"):
-        raise CorpusError(f"{path}: an overlay is written as .gif or .mp4")
+        raise CorpusError(f"{path}: a preview is written as .gif or .mp4")
     info = probe(store.open(clip.path), clip.clip_id)
     count = max(1, int(min(info.seconds, seconds) * fps))
     times = np.arange(count) / fps
     frames = read_frames(store.open(clip.path), times, clip.clip_id)
-    sidecar = sidecar_path(clip.path, TRUTH)
-    truth = ClipTruth.from_bytes(store.read(sidecar), clip.clip_id) if store.exists(sidecar) else None
+    truth = None
+    if has_truth(clip, store):
+        truth = ClipTruth.from_bytes(store.read(sidecar_path(clip.path, TRUTH)), clip.clip_id)
     pictures = [_side_by_side(frame, float(time), truth, side) for frame, time in zip(frames, times, strict=True)]
     write_animation(path, pictures, fps)
-    return truth is not None
 
 
 def write_animation(path: Path, pictures: Sequence[Picture], fps: float) -> None:
@@ -166,8 +170,12 @@ def _side_by_side(frame: Picture, time: float, truth: ClipTruth | None, side: in
     if truth is None:
         return plain
     number = min(int(time * truth.fps + 1e-6), truth.frames - 1)
-    gap = np.full((side, 8, 3), 250, np.uint8)
-    return np.concatenate([plain, gap, overlay(frame, truth, number, side)], axis=1)
+    return beside(plain, overlay(frame, truth, number, side))
+
+
+def beside(left: Picture, right: Picture) -> Picture:
+    gap = np.full((len(left), 8, 3), 250, np.uint8)
+    return np.concatenate([left, gap, right], axis=1)
 
 
 def _square(frame: Picture, side: int) -> Picture:

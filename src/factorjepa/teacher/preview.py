@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from ..corpus.preview import font, identity_colour, write_animation
+from ..corpus.preview import beside, font, identity_colour, write_animation
 from ..errors import TeacherError
 from ..pixels import Frames, resize_to_cover
 from .packet import Packet
@@ -44,6 +44,14 @@ def targets_animation(
         top = [(when, shown[t]), ("regions, tracks, visibility, edges", seen), ("", facts)]
         below = [(caption, view[t]) for caption, view in views]
         pictures.append(_grid([top, below], side, future=t >= settings.context))
+    write_animation(path, pictures, settings.fps)
+
+
+def targets_overlay(path: Path, frames: Frames, packet: Packet, settings: TeacherSettings, side: int = 320) -> None:
+    """The clip's window beside itself with what the packet says is there."""
+    shown = resize_to_cover(frames, side, side)
+    threshold = settings.targets.exclude_below.interactions
+    pictures = [beside(frame, overlay(frame, packet, t, threshold)) for t, frame in enumerate(shown)]
     write_animation(path, pictures, settings.fps)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..terminal import console
 from ..words import counted
 from .teacher import TARGETS
+
+if TYPE_CHECKING:
+    from ..corpus.manifest import Clip
+    from ..pixels import Frames
+    from ..teacher.cache import PacketCache
+    from ..teacher.packet import Packet
 
 
 def info() -> None:
@@ -69,14 +75,16 @@ def preview(
         str | None, typer.Option(help="Clip id to animate (default: one of an audit city, if there is one).")
     ] = None,
     count: Annotated[int, typer.Option(help="Clips on the contact sheet.", min=1)] = 40,
-    movie: Annotated[bool, typer.Option("--mp4", help="Write the overlay as mp4 instead of GIF.")] = False,
+    movie: Annotated[bool, typer.Option("--mp4", help="Write an mp4 instead of a GIF.")] = False,
     targets: Annotated[bool, typer.Option("--targets", help="What the teacher saw in one clip's window.")] = False,
     packets: Annotated[
         Path | None, typer.Option(help="Folder of the packets (default: targets/ in the corpus).")
     ] = None,
-    replication: Annotated[int, typer.Option(help="Which window, with --targets.", min=0)] = 0,
+    replication: Annotated[int, typer.Option(help="Which window of the clip packets are of.", min=0)] = 0,
 ) -> None:
     """A contact sheet of clips, and one clip with masks, ids, visibility and interactions drawn over it.
+
+    Of a clip without ground truth, the teacher's regions and tracks are drawn where there are packets; else nothing.
 
     With --targets: one window with the teacher's regions, tracks, visibility and interaction edges, and the factor
     views D_L, D_A and D_I.
@@ -88,45 +96,76 @@ def preview(
     if targets:
         _preview_targets(corpus, packets, out or corpus / "preview", clip, movie, replication)
         return
-    console.print(_pictures(corpus, out or corpus / "preview", clip, count, movie), highlight=False, soft_wrap=True)
+    said = _pictures(corpus, packets, out or corpus / "preview", clip, count, movie, replication)
+    console.print(said, highlight=False, soft_wrap=True, markup=False)
 
 
-def _pictures(corpus: Path, folder: Path, clip: str | None, count: int, movie: bool) -> str:
+def _pictures(
+    data: Path, packets: Path | None, folder: Path, clip_id: str | None, count: int, movie: bool, replication: int
+) -> str:
     """Draw the pictures of `preview`; return what they are."""
     from ..corpus.manifest import Manifest
-    from ..corpus.preview import animated_overlay, choose_clips, contact_sheet, liveliest
+    from ..corpus.preview import animated_clip, choose_clips, contact_sheet, has_truth, liveliest
     from ..corpus.store import open_store
+    from ..errors import CorpusError, TeacherError
+    from ..teacher.preview import targets_overlay
 
-    manifest, store = Manifest.read(corpus), open_store(corpus)
-    chosen = manifest.clip(clip) if clip else liveliest(manifest)
-    sheet, moving = folder / "contact_sheet.png", folder / f"overlay.{'mp4' if movie else 'gif'}"
-    several = choose_clips(manifest, count)
+    manifest, store = Manifest.read(data), open_store(data)
+    clip = manifest.clip(clip_id) if clip_id else liveliest(manifest)
+    several, ending = choose_clips(manifest, count), "mp4" if movie else "gif"
+    sheet, moving = folder / "contact_sheet.png", folder / f"overlay.{ending}"
     contact_sheet(sheet, several, store)
-    annotated = animated_overlay(moving, chosen, store)
-    drawn = "masks, ids, visibility and interactions drawn over it"
-    note = drawn if annotated else "no ground truth beside it to draw"
-    return f"{sheet}: one frame each of {counted(len(several), 'clip')}\n{moving}: clip {chosen.clip_id}, with {note}"
+    if has_truth(clip, store):
+        animated_clip(moving, clip, store)
+        note = "with masks, ids, visibility and interactions drawn over it"
+    else:
+        try:
+            clip, window, packet, cache = _seen(data, packets, clip_id, replication)
+            targets_overlay(moving, window, packet, cache.settings)
+            note = f"with what the teacher saw, not ground truth, drawn over it ({cache.header['regions']})"
+        except (CorpusError, TeacherError) as error:
+            if packets is not None:
+                raise
+            moving = folder / f"clip.{ending}"
+            animated_clip(moving, clip, store)
+            note = (
+                f"with nothing drawn over it: it has no ground truth, and no targets of the teacher to draw ({error})"
+            )
+    return f"{sheet}: one frame each of {counted(len(several), 'clip')}\n{moving}: clip {clip.clip_id}, {note}"
 
 
 def _preview_targets(
     data: Path, packets: Path | None, folder: Path, clip_id: str | None, movie: bool, replication: int
 ) -> None:
+    from ..teacher.preview import targets_animation
+
+    clip, window, packet, cache = _seen(data, packets, clip_id, replication)
+    path = folder / f"targets.{'mp4' if movie else 'gif'}"
+    about = (f"{clip.clip_id} ({clip.split})", cache.header["features"], f"regions: {cache.header['regions']}")
+    targets_animation(path, window, packet, cache.settings, about)
+    console.print(f"{path} ({clip.clip_id})", highlight=False, soft_wrap=True)
+
+
+def _seen(
+    data: Path, packets: Path | None, clip_id: str | None, replication: int
+) -> tuple[Clip, Frames, Packet, PacketCache]:
+    """A clip that was named, or the liveliest that has packets: its window and its packet."""
     from ..corpus.access import Corpus, clips_of
     from ..corpus.manifest import Manifest
     from ..corpus.preview import liveliest
+    from ..errors import TeacherError
     from ..teacher.cache import PacketCache
-    from ..teacher.preview import targets_animation
     from ..teacher.teacher import teacher_window
 
     cache, corpus = PacketCache.open(packets or data / TARGETS), Corpus.open(data)
     if clip_id is None:
         there = [clip for clip in corpus.manifest if cache.has(clip.split, replication)]
+        if not there:
+            again = f"factorjepa targets {data} --replication {replication}"
+            raise TeacherError(f"{cache.folder}: holds no packets of replication {replication}; make them with {again}")
         clip = liveliest(Manifest(there))
     else:
         clip = corpus.manifest.clip(clip_id)
     clips = clips_of(corpus, clip.split)
     packet = cache.packets(clips, replication).of(clip)
-    path = folder / f"targets.{'mp4' if movie else 'gif'}"
-    about = (f"{clip.clip_id} ({clip.split})", cache.header["features"], f"regions: {cache.header['regions']}")
-    targets_animation(path, teacher_window(clips, clip, cache.settings, replication), packet, cache.settings, about)
-    console.print(f"{path} ({clip.clip_id})", highlight=False, soft_wrap=True)
+    return clip, teacher_window(clips, clip, cache.settings, replication), packet, cache

@@ -130,7 +130,7 @@ def test_a_variant_that_somebody_asks_for_is_compared_by_as_well(
     asked = ("--variant", "future_l1/teacher_agents")
     assert run(monkeypatch, tmp_path, "--out", out, *quick, *asked, width=80) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "nano: Future-frame L1, teacher_agents; positive favours the first" in said
+    assert "nano: Future-frame L1 (teacher_agents); positive favours the first" in said
     found = {row.diagnostic: row for row in Comparison.read(out).contrasts if row.contrast == "total"}
     assert found["future_l1"].decision == "not separated"
     assert found["future_l1"].family == "primary"

@@ -417,10 +417,31 @@ def test_a_page_has_the_variants_that_were_compared_by_also_when_it_compares_aga
     compare(scores, asked).write(tmp_path / "comparison")
     told = make_report(tmp_path)
     assert not told.compared
-    assert "Mask-ratio slope, hidden_0.9" in read(told.page).text
+    assert "Mask-ratio slope (hidden_0.9)" in read(told.page).text
     (tmp_path / "comparison" / "comparison.json").touch()
     os.utime(tmp_path / "scores.parquet", (2e9, 2e9))  # evaluated since
     told = make_report(tmp_path)
     assert told.compared
-    assert "Mask-ratio slope, hidden_0.9" in read(told.page).text
+    assert "Mask-ratio slope (hidden_0.9)" in read(told.page).text
     assert any("made from other scores" in note for note in told.notes)
+
+
+def test_of_many_controls_that_a_gain_shares_those_that_are_ahead_are_named_and_all_are_evidence() -> None:
+    controls = ("mono_supervised", "mono_states_both", "auto_rgn_views", "auto_rgn_look", "mono_top")
+    scores = synthetic.scores(cities=8, sources=2, clips=1, methods=("auto_rgn", "factorjepa", *controls), gain=2.0)
+    found = compare(scores, QUICK)
+    ahead = {"auto_rgn_look": ["worse"] * 4, "mono_top": ["worse"] + ["not separated"] * 3}
+    decisions = {name: iter(ahead.get(name, ["not separated"] * 4)) for name in controls}
+    found.contrasts[:] = [
+        dataclasses.replace(row, decision=next(decisions[row.b]))
+        if row.a == "factorjepa" and row.b in controls and row.status == "primary" else row
+        for row in found.contrasts
+    ]  # fmt: skip
+    material = dataclasses.replace(Material("x", scores, found))
+    titles = [material.title_of(name) for name in controls if material.family(name) == "control"]
+    said = answers(material, "nano")[0]
+    assert (
+        f"not shown to be better than {len(titles)} of {len(titles)} controls, such as Auto-RGN + views + look back"
+        in said.short
+    )
+    assert all(title in " ".join(said.evidence) for title in titles)

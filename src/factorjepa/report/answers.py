@@ -19,9 +19,11 @@ from ..statistics.explaining import STEPS, with_variants
 from ..statistics.verdict import BETTER, LEAST_CITIES, NOT_RESOLVED, NOT_SEPARATED, UNTESTABLE, WORSE, decided, stated
 from ..words import apart, counted, listed, quoted
 from .cautions import seeds_of
+from .evidence import asked_for, of_variants, only_tested, over_controls, over_others
 from .material import BASELINE, Material
 from .numbers import decimals, estimate, interval, number, p_value, percent
 
+_NAMED = 3  # controls in one sentence
 _NO_CHANGE = 0.95  # intervention error, in shares of the true change, from which a prediction says next to nothing
 
 
@@ -46,23 +48,23 @@ def answers(material: Material, backbone: str) -> list[Answer]:
 
 def _help(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Does factorization help?"
-    tested = _tested(total)
+    tested = only_tested(total)
     negative, idle = _wrong_targets(material, backbone)
     if not tested:
-        others = _others(material, backbone)
+        others = over_others(material, backbone)
         evidence = [f"Over {name}, exploratory: {_decisions(material, rows)}." for name, rows in others.items()]
         evidence = [*_attribution(material, backbone), *evidence]
         why_not = _why_not(material, backbone, total)
-        if variants := _variants(material, backbone):
+        if variants := of_variants(material, backbone):
             evidence += [*_beside_controls(material, backbone, variants), *negative]
             return Answer(question, _by_variants(material, variants) + idle, [*evidence, why_not])
-        if asked := _asked_for(material, backbone):
+        if asked := asked_for(material, backbone):
             return Answer(question, _by_pairs(material, asked) + idle, [*evidence, *negative, why_not])
         return Answer(question, f"It cannot be said. {why_not}{idle}", [*evidence, *negative])
     baseline = material.title_of(tested[0].b)
     said = {decision: _names(material, [r for r in tested if r.stable], decision) for decision in (BETTER, WORSE)}
     evidence = [f"Over {baseline}: {_decisions(material, tested)}.", *_attribution(material, backbone)]
-    controls = _controls(material, backbone)
+    controls = over_controls(material, backbone)
     evidence += [f"Control, exploratory: over {name}, {_decisions(material, rows)}." for name, rows in controls.items()]
     evidence += negative
     everything = len(said[BETTER]) == len(total)
@@ -91,7 +93,7 @@ def _attribution(material: Material, backbone: str) -> list[str]:
         ("pkg", "the factorized predictor without factor targets"),
         ("sup|pkg", "factor targets on top of it"),
     ):
-        rows = _tested(material.contrasts(backbone, contrast))
+        rows = only_tested(material.contrasts(backbone, contrast))
         if rows:
             over = f"{material.title_of(rows[0].a)} over {material.title_of(rows[0].b)}"
             said.append(f"Attribution, {meaning} ({over}): {_decisions(material, rows)}.")
@@ -111,40 +113,6 @@ def _held_back(material: Material, rows: Sequence[ContrastRow]) -> str:
             why = f"it is {row.decision}, but a sensitivity analysis takes that back"
             doubts.setdefault(why, []).append(row.diagnostic)
     return "".join(f" On {listed([material.name(one) for one in its])} {why}." for why, its in doubts.items())
-
-
-def _tested(rows: Sequence[ContrastRow]) -> list[ContrastRow]:
-    return [row for row in rows if not row.decision.startswith(UNTESTABLE)]
-
-
-def _others(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
-    """Tested contrasts of FactorJEPA over other methods, by the other's title."""
-    found: dict[str, list[ContrastRow]] = {}
-    for row in _tested(material.contrasts(backbone)):
-        if row.a == OURS and row.contrast != "total":
-            found.setdefault(material.title_of(row.b), []).append(row)
-    return found
-
-
-def _variants(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
-    """Where FactorJEPA itself was not evaluated: variants of it over what it would be compared with, by title."""
-    beside = material.variants(backbone)
-    found: dict[str, list[ContrastRow]] = {material.title_of(method): [] for method in beside}
-    for row in _tested(material.contrasts(backbone)):
-        if beside.get(row.a) == row.b:
-            found[material.title_of(row.a)].append(row)
-    return {title: rows for title, rows in found.items() if rows}
-
-
-def _asked_for(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
-    """Tested contrasts that somebody asked for with FactorJEPA on neither side, by `A over B`."""
-    pairs = {frozenset((one["a"], one["b"])) for one in material.comparison.settings.get("also", ())}
-    found: dict[str, list[ContrastRow]] = {}
-    for row in _tested(material.contrasts(backbone)):
-        if {row.a, row.b} in pairs and OURS not in (row.a, row.b):
-            over = f"{apart(material.title_of(row.a))} over {apart(material.title_of(row.b))}"
-            found.setdefault(over, []).append(row)
-    return found
 
 
 def _by_pairs(material: Material, asked: dict[str, list[ContrastRow]]) -> str:
@@ -168,7 +136,7 @@ def _beside_controls(material: Material, backbone: str, variants: dict[str, list
     """Whether what a variant gains may be put down to the factorization: what its controls say."""
     names = {rows[0].a for rows in variants.values()}
     found: dict[tuple[str, str], list[ContrastRow]] = {}
-    for row in _tested(material.contrasts(backbone)):
+    for row in only_tested(material.contrasts(backbone)):
         if row.a in names and material.family(row.b) == "control":
             found.setdefault((row.a, row.b), []).append(row)
     if not found:
@@ -185,7 +153,7 @@ def _wrong_targets(material: Material, backbone: str) -> tuple[list[str], str]:
     found: dict[tuple[str, str], list[ContrastRow]] = {}
     wrong = [step for step in STEPS if METHODS[step.b].targets != "aligned"]
     steps = {(step.a, step.b) for step in with_variants(wrong, material.methods(backbone))}
-    for row in _tested(material.contrasts(backbone)):
+    for row in only_tested(material.contrasts(backbone)):
         if (row.a, row.b) in steps:
             found.setdefault((row.a, row.b), []).append(row)
     evidence = [
@@ -238,7 +206,7 @@ def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
         return " No control was evaluated, so the gain may come from the inputs rather than from the factorization."
     equal = [name for name, rows in controls.items() if not any(_beaten(row, gains) for row in rows)]
     if equal:
-        names = listed(list(map(apart, equal)))
+        names = _some(equal, controls)
         return f" But it is not shown to be better than {names}: the gain cannot be put down to the factorization."
     worse = [name for name, rows in controls.items() if any(row.decision == WORSE for row in rows)]
     if worse:
@@ -246,13 +214,16 @@ def _credit(gains: set[str], controls: dict[str, list[ContrastRow]]) -> str:
     return f" There it is also better than {listed(list(map(apart, controls)))} on at least one (exploratory)."
 
 
+def _some(names: Sequence[str], controls: dict[str, list[ContrastRow]]) -> str:
+    """All of them, or of many how many they are and which speak against FactorJEPA most; the evidence has all."""
+    if len(names) <= _NAMED:
+        return listed(list(map(apart, names)))
+    first = sorted(names, key=lambda name: -sum(row.decision == WORSE for row in controls[name]))[:_NAMED]
+    return f"{len(names)} of {len(controls)} controls, such as {listed(list(map(apart, first)))}"
+
+
 def _beaten(row: ContrastRow, gains: set[str]) -> bool:
     return row.decision == BETTER and row.stable and row.diagnostic in gains
-
-
-def _controls(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
-    others = _others(material, backbone)
-    return {name: rows for name, rows in others.items() if material.family(rows[0].b) == "control"}
 
 
 def _how_much(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
@@ -270,8 +241,8 @@ def _how_much_otherwise(question: str, material: Material, backbone: str, total:
     absent = material.absent(backbone, (OURS, BASELINE))
     why = f"{_not_evaluated(material, absent)}." if absent else _why_not(material, backbone, total)
     short = f"There is no estimate of {material.title_of(OURS)} over {material.title_of(BASELINE)}: {why}"
-    variants, others = _variants(material, backbone), _others(material, backbone)
-    asked = {} if variants or others else _asked_for(material, backbone)
+    variants, others = of_variants(material, backbone), over_others(material, backbone)
+    asked = {} if variants or others else asked_for(material, backbone)
     rows = [row for its in (others | variants or asked).values() for row in its]
     told: dict[tuple[str, str], list[ContrastRow]] = {}  # variants by what they are against; and the diagnostic
     for over, its in (variants or asked or {"": rows[:1]}).items():
@@ -322,7 +293,7 @@ def _judged(row: ContrastRow) -> str:
 
 def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question, comparison = "How sure are we?", material.comparison
-    tested = _tested(total)
+    tested = only_tested(total)
     places = [row for row in comparison.scores if row.backbone == backbone]
     clips, sources, cities = (
         max((getattr(row, name) for row in places), default=0) for name in ("clips", "sources", "cities")
@@ -377,7 +348,7 @@ def _how_sure(material: Material, backbone: str, total: Sequence[ContrastRow]) -
 def _sure_otherwise(material: Material, backbone: str, total: Sequence[ContrastRow], sample: str) -> str:
     """The paper's contrast was not tested; others may have been."""
     here = [row for row in material.comparison.contrasts if row.backbone == backbone]
-    tested = _tested(here)
+    tested = only_tested(here)
     measured = [row for row in here if row.cities]
     absent = material.absent(backbone, (OURS, BASELINE))
     said = [f"{_not_evaluated(material, absent)}: the paper's contrast was not tested."] if absent else []
@@ -402,7 +373,7 @@ def _replicates(material: Material) -> str:
 
 def _failures(material: Material, backbone: str, total: Sequence[ContrastRow]) -> Answer:
     question = "Where does it fail?"
-    variants = _variants(material, backbone)
+    variants = of_variants(material, backbone)
     asked = {rows[0].a for rows in variants.values()} or {OURS}
     total = [row for rows in variants.values() for row in rows] or total
     ours = [row for row in material.comparison.contrasts if row.backbone == backbone and row.a in asked]

@@ -51,7 +51,7 @@ def with_variants(scores: Scores, asked: Sequence[str]) -> Scores:
         named = pa.array([name] * table.num_rows).dictionary_encode()
         tables.append(table.set_column(at, "diagnostic", pc.cast(named, table.schema.field(at).type)))
         diagnostics[name] = dataclasses.replace(
-            info, name=name, title=f"{info.title}, {variant}", headline=variant, status="companion",
+            info, name=name, title=f"{info.title} ({variant})", headline=variant, status="companion",
             direction=direction_of(info, variant), unit=unit_of(info, variant),
         )  # fmt: skip
     return Scores(pa.concat_tables(tables), diagnostics, scores.evaluator, scores.runs) if asked else scores

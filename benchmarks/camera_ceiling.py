@@ -6,8 +6,8 @@
 As in `look_back.py` encoder and query transformer stay as they come. Besides the token at its own place a head reads,
 bilinearly, the one where that place lay in the context's last tubelet: where its query says (learned with the head),
 where it would lie had the camera gone on as between its last two frames, and where it truly lay. The simulator knows
-the camera; what the ground shows is followed over the ground, what lies above the horizon as if it were far away. No model
-that sees the context alone can know the true way: it says what knowing the camera's future would be worth.
+the camera; what the ground shows is followed over the ground, what lies above the horizon as if it were far away. No
+model that sees the context alone can know the true way: it says what knowing the camera's future would be worth.
 
 Shapes: B clips, n cells of a tubelet, t tokens of the future, D width, F frames.
 """

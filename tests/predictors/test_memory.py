@@ -12,7 +12,7 @@ from torch import Tensor
 
 from factorjepa.errors import TrainingError
 from factorjepa.predictors import MonolithicOptions
-from factorjepa.predictors.memory import at_own_place, last_seen, origins
+from factorjepa.predictors.memory import at_own_place, last_seen, origins, where_it_lay
 from factorjepa.predictors.query import Question
 
 from .scenes import CONTEXT, TARGET, TINY, agents, awake, context, factorized, monolithic
@@ -86,7 +86,8 @@ def test_the_gradient_of_what_is_brought_says_how_the_agent_moves() -> None:
 @torch.no_grad()
 def test_fresh_memory_leaves_the_prediction_as_it_was(build: Any) -> None:
     injection = {} if build is factorized else {"injection": "late"}
-    more = {"carried": True, "recalled": True} | ({} if build is factorized else {"direct": True})
+    more = {"carried": True, "recalled": True, "recall_follows": True}
+    more |= {} if build is factorized else {"direct": True}
     plain, given = build(**injection), build(**injection, **more)
     torch.testing.assert_close(given(*context(), agents()).tokens_BtD, plain(*context(), agents()).tokens_BtD)
 
@@ -135,6 +136,48 @@ def test_a_look_back_tells_as_much_as_a_token_holds() -> None:
     shown = torch.randn(1, 200, TINY.dim + 1, generator=torch.Generator().manual_seed(3))
     said = (branch(query, shown) - branch(query, 0 * shown))[0]
     assert int(torch.linalg.matrix_rank(said.double(), rtol=1e-5)) == TINY.dim > TINY.predictor_dim
+
+
+def test_what_lay_elsewhere_is_read_between_cells_and_its_gradient_says_which_way_to_look() -> None:
+    question, generator = asked(), torch.Generator().manual_seed(1)
+    whole = last_seen(question, TINY.dim)
+    moved = where_it_lay(torch.tensor([1.0, -1.0]).expand(2, 32, 2), question, TINY.dim).view(2, 2, 4, 4, -1)
+    torch.testing.assert_close(moved[:, 1, 1:, :3], whole.view(2, 4, 4, -1)[:, :3, 1:])
+    assert not moved[:, :, 0].any()  # above the picture nothing was seen
+    assert not moved[:, :, :, 3].any()
+    row, column = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
+    smooth = torch.randn(2, TINY.dim, generator=generator)
+    picture = (torch.stack((row, column), -1) @ smooth).flatten(0, 1)
+    question.context[:, 80:, -TINY.dim :] = picture  # is normalised before it is read, which bends it a little
+    true = torch.tensor([0.6, -0.4]).expand(2, 32, 2)
+    wanted = where_it_lay(true, question, TINY.dim)
+    inside = wanted[..., -1:] > 0.999
+    found = torch.zeros(2, requires_grad=True)
+    optimiser = torch.optim.Adam([found], lr=0.05)
+    for _ in range(200):
+        loss = ((where_it_lay(found.expand(2, 32, 2), question, TINY.dim) - wanted) * inside).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    torch.testing.assert_close(found.detach(), true[0, 0], atol=0.05, rtol=0)
+
+
+@torch.no_grad()
+def test_a_look_back_that_follows_reads_its_own_place_and_where_its_query_says() -> None:
+    model = awake(monolithic(recalled=True, recall_follows=True))
+    assert model.recall is not None
+    assert model.recall.g_P is not None
+    model.recall.g_P.last.weight.zero_()
+    model.recall.g_P.last.bias.copy_(torch.tensor([1.0, 0.0]))
+    tokens, context_index, target_index = context()
+    question = Question(tokens, context_index, target_index, agents(), GRID, None)
+    other = question._replace(context=tokens.clone())
+    other.context[:, 16 * 5 + 6, -TINY.dim :] += torch.arange(TINY.dim)
+    query = model.query(question)
+    shown, changed = (model.recall.shown(query, each) for each in (question, other))
+    reached = (shown != changed).view(2, 2, 16, 2, -1).any(-1)[0]  # tubelet, token, which of the two places
+    assert reached[..., 0].nonzero().tolist() == [[0, 6], [1, 6]]
+    assert reached[..., 1].nonzero().tolist() == [[0, 5], [1, 5]]
 
 
 @torch.no_grad()
@@ -225,8 +268,9 @@ def test_agents_that_bring_tokens_along_show_a_look_that_no_state_knows() -> Non
     ("options", "words"),
     [({"carried": True}, "carried: a predictor without agents"), ({"direct": True}, "direct is of late injection"),
      ({"direct": True, "injection": "early"}, "and injection is early"),
-     ({"recall_hidden": 512}, "of a look back: set recalled"),
-     ({"recall_blind": True}, "of a look back: set recalled")],
+     ({"recall_hidden": 512}, r"of a look back \(recall_hidden\) change nothing: set recalled"),
+     ({"recall_blind": True, "recall_follows": True}, r"\(recall_follows, recall_blind\) change nothing"),
+     ({"recalled": True, "recall_blind": True, "recall_follows": True}, "that is blind follows nothing")],
 )  # fmt: skip
 def test_options_that_would_change_nothing_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainingError, match=words):

@@ -83,6 +83,7 @@ def test_a_backward_pass_costs_what_its_products_cost(of_last: tuple[int, ...]) 
 @pytest.mark.parametrize(
     ("method", "options"),
     [("auto_rgn", {}), ("auto_rgn_look", {}), ("lora", {}), ("full", {}), ("factorjepa", {"recalled": True}),
+     ("auto_rgn_views", {"recalled": True, "recall_follows": True}),
      ("factorjepa_both_chosen", {}), ("mono_direct_late_chosen", {}), ("factorjepa_early", {}),
      ("no_interaction_path", {}), ("residual_path", {})],
 )  # fmt: skip

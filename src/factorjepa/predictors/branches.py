@@ -23,8 +23,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ..transfer import sent
 from .agents import AgentView
+from .memory import at_own_place, where_it_lay
 from .options import AgentOptions
 from .precision import full
+from .query import Question
 
 # Priors on logits: a gate is nearly shut far from an agent's box and open (0.88) inside it. An edge also opens with the
 # pair's meeting; both keep a slope that training can move.
@@ -232,17 +234,29 @@ class Recall(nn.Module):
     """g_M: what a token's own place last showed, read beside its query, and K_M, which hands it on as it is.
 
     Nothing on the way is narrower than the tokens: queries are, and how much a token may be told is what counts. Both
-    start by saying nothing.
+    start by saying nothing. Where it follows, g_P says by the query where that place lay, at first where it lies now,
+    and what that place showed is read besides.
     """
 
     def __init__(self, dim: int, width: int, options: AgentOptions, out: int) -> None:
         super().__init__()
-        self.blind = options.recall_blind
+        self.dim, self.blind = dim, options.recall_blind
+        fields = (dim + 1) * (2 if options.recall_follows else 1)
         self.g_M = Head(width, options.recall_hidden, out)
-        self.seen = nn.Linear(dim + 1, options.recall_hidden, bias=False)
-        self.K_M = nn.Linear(dim + 1, out, bias=False)
+        self.seen = nn.Linear(fields, options.recall_hidden, bias=False)
+        self.K_M = nn.Linear(fields, out, bias=False)
+        self.g_P = Head(width, options.hidden, 2) if options.recall_follows else None
+        if self.g_P is not None:
+            zero(self.g_P.last)
         zero(self.g_M.last)
         nn.init.zeros_(self.K_M.weight)
+
+    def shown(self, query_BtW: Tensor, asked: Question) -> Tensor:
+        own_BtX = at_own_place(asked, self.dim)
+        if self.g_P is None:
+            return own_BtX
+        moved_Bt2 = self.g_P.last(F.gelu(self.g_P.first(query_BtW)))
+        return torch.cat((own_BtX, where_it_lay(moved_Bt2, asked, self.dim)), -1)
 
     def forward(self, query_BtW: Tensor, seen_BtX: Tensor) -> Tensor:
         if self.blind:

@@ -19,7 +19,6 @@ from .branches import GatedAgents, Recall, SparseInteractions, zero
 from .dictionaries import Dictionary, StartTokens, dictionaries_from, folded
 from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
-from .memory import at_own_place
 from .options import FactorizedOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
@@ -109,7 +108,7 @@ class FactorizedPredictor(LatentPredictor):
             view = view.without_relative_geometry()
         c_L = full(self.g_L(query_BtW))
         if self.recall is not None:
-            c_L = c_L + self.recall(query_BtW, at_own_place(asked, self.spec.dim))
+            c_L = c_L + self.recall(query_BtW, self.recall.shown(query_BtW, asked))
         c_A, gate_logits_BtN = self.agents(query_BtW, view)
         if self.interactions is None:
             c_I, strengths_BtP = c_A.new_zeros(*c_A.shape[:2], self.options.scaled_ranks.interactions), None

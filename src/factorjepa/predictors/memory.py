@@ -42,6 +42,18 @@ def at_own_place(asked: Question, width: int) -> Tensor:
     return place_Btn @ seen_BnX
 
 
+def where_it_lay(moved_Bt2: Tensor, asked: Question, width: int) -> Tensor:
+    """What was last seen so many cells to the right of each target token's place and below it, `[B, t, X]`.
+
+    Bilinear, as with agents: its gradient says which way to look.
+    """
+    _, token_Bt2 = token_places(asked.target_index, asked.grid)
+    _, rows, columns = asked.grid
+    from_Bt2 = token_Bt2 + full(moved_Bt2) / torch.tensor([columns, rows], device=moved_Bt2.device)
+    seen_BnX = last_seen(asked, width)
+    return _weights(from_Bt2, asked).to(seen_BnX.dtype) @ seen_BnX
+
+
 def origins(velocity_BN2: Tensor, asked: Question, frames_per_tubelet: int) -> Tensor:
     """Where what lies at a target token came from, had it moved with an agent: weights of cells `[B, N, t, n]`.
 
@@ -51,8 +63,13 @@ def origins(velocity_BN2: Tensor, asked: Question, frames_per_tubelet: int) -> T
     tubelet_Bt, token_Bt2 = token_places(asked.target_index, asked.grid)
     frames_B1t1 = ((tubelet_Bt - _last_tubelet(asked)) * frames_per_tubelet)[:, None, :, None]
     from_BNt2 = token_Bt2[:, None] - velocity_BN2[:, :, None] * frames_B1t1
-    column_BNtw, row_BNth = (_hat(from_BNt2[..., axis], asked.grid[2 - axis]) for axis in (0, 1))
-    return (row_BNth[..., :, None] * column_BNtw[..., None, :]).flatten(-2)
+    return _weights(from_BNt2, asked)
+
+
+def _weights(from_X2: Tensor, asked: Question) -> Tensor:
+    """Bilinear weights of a tubelet's cells for places in the picture: `[..., n]`."""
+    column_Xw, row_Xh = (_hat(from_X2[..., axis], asked.grid[2 - axis]) for axis in (0, 1))
+    return (row_Xh[..., :, None] * column_Xw[..., None, :]).flatten(-2)
 
 
 def _last_tubelet(asked: Question) -> Tensor:

@@ -18,7 +18,6 @@ from .agents import AgentReader
 from .branches import Recall, zero
 from .injection import Injected, Injection, noting
 from .interface import FactorHeads, LatentPredictor
-from .memory import at_own_place
 from .options import MonolithicOptions
 from .precision import full
 from .prediction import PerFactor, Prediction
@@ -79,7 +78,7 @@ class MonolithicPredictor(LatentPredictor):
         if self.late is not None and self.options.direct:
             tokens_BtD = tokens_BtD + said[-1].added_BtW
         if self.recall is not None:
-            tokens_BtD = tokens_BtD + self.recall(query_BtW, at_own_place(asked, self.spec.dim))
+            tokens_BtD = tokens_BtD + self.recall(query_BtW, self.recall.shown(query_BtW, asked))
         return Prediction(
             tokens_BtD=tokens_BtD,
             factor_targets=None if self.heads is None else self.heads(PerFactor(query_BtW, query_BtW, query_BtW)),

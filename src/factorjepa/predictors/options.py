@@ -32,6 +32,7 @@ class AgentOptions:
     carried: bool = False  # agents bring along what the context last showed where they come from
     recalled: bool = False  # the layout (of controls: the head) also reads what a token's own place last showed
     recall_hidden: int = 256  # of the branch that does
+    recall_follows: bool = False  # it also reads where its query says that this place lay: cameras move
     recall_blind: bool = False  # it is shown nothing: what its width is worth without the look back
     gate_prior: bool = True  # gates start from the token's closeness to that box; without it they die silently
     edge_prior: bool = True  # edge strengths start from that closeness and from the pair's closest approach
@@ -57,8 +58,12 @@ class AgentOptions:
                 raise TrainingError(f"predictor option {field.name} is too small: {value}")
         if self.agent_epsilon <= 0:
             raise TrainingError(f"predictor option agent_epsilon must be positive, got {self.agent_epsilon}")
-        if not self.recalled and (self.recall_blind or self.recall_hidden != AgentOptions.recall_hidden):
-            raise TrainingError("predictor options recall_hidden and recall_blind are of a look back: set recalled")
+        of_a_look_back = ("recall_hidden", "recall_follows", "recall_blind")
+        given = [name for name in of_a_look_back if getattr(self, name) != getattr(AgentOptions, name)]
+        if given and not self.recalled:
+            raise TrainingError(f"predictor options of a look back ({', '.join(given)}) change nothing: set recalled")
+        if self.recall_follows and self.recall_blind:
+            raise TrainingError("predictor option recall_follows: a look back that is blind follows nothing")
         if self.own_motion and self.interactions != "motion":
             raise TrainingError(f"predictor option own_motion needs interactions: motion, got {self.interactions}")
         if self.agents == "slots" and self.slot_neighbours >= self.slots:

@@ -104,8 +104,9 @@ def head_flops(
         widths = {"none": (), "early": (width,), "late": (late,), "both": (width, late)}[options.injection]
         said = [(one, dense_pairs(one)) for one in widths]
     if options.recalled:
-        shown = dim + 1
+        shown = (dim + 1) * (2 if options.recall_follows else 1)
         out += options.recall_hidden * (width + shown + recalled) + shown * recalled
+        out += hidden * (width + 2) if options.recall_follows else 0
     firsts = 2 * 1 + 2 * 2  # g_A and g_V, and both sides of g_I and g_W
     parts = firsts * 2 * hidden * (width * (target + agents) + len(RELATIVE) * agents * target)
     branches = 0.0

@@ -24,7 +24,7 @@ from .provenance import settings_of
 
 FEW_CLIPS, FEW_SOURCES, FEW_UPDATES = 100, 20, 1000
 UPDATE = "clips per update"
-LOOK_BACK = ("recalled", "recall_hidden", "recall_blind", "carried")
+LOOK_BACK = ("recalled", "recall_hidden", "recall_follows", "recall_blind", "carried")
 # Settings of a run that a fair comparison keeps equal.
 PROTOCOL = (
     "updates", UPDATE, "lr", "branch_rate", "gate_rate", "final_lr", "warmup", "weight_decay", "frozen_bits",

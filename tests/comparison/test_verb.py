@@ -106,6 +106,27 @@ def test_pairs_that_were_asked_for_and_steps_without_factorjepa_are_printed(
     assert "2 contrasts more: contrasts.csv" in many
 
 
+@pytest.mark.parametrize("pair", ["factorjepa_raw:frozen", "frozen:factorjepa_raw"])
+def test_a_pair_that_is_compared_anyway_is_printed_when_asked_for_and_decided_as_before(
+    pair: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where FactorJEPA is there, others over frozen are in the files alone, unless somebody names them."""
+    scores_of(rows_of({"frozen": 0.5, "factorjepa_raw": 0.3, "factorjepa": 0.0})).write(tmp_path / "scores.parquet")
+    quick = ("--out", tmp_path / "out", "--replicates", 300, "--no-mixed")
+    assert run(monkeypatch, tmp_path, *quick) == 0
+    assert "Factorjepa_Raw over Frozen" not in capsys.readouterr().out
+    before = Comparison.read(tmp_path / "out").contrasts
+    assert run(monkeypatch, tmp_path, *quick, "--also", pair) == 0
+    said = capsys.readouterr().out
+    asked = said[said.index("asked for with --also") :]
+    row = next(line for line in asked[asked.index("Factorjepa_Raw over Frozen") :].splitlines() if "Future" in line)
+    assert float(row.split()[2]) == pytest.approx(0.2, abs=0.01)
+    assert row.split()[-1] == "better"
+    after = Comparison.read(tmp_path / "out").contrasts
+    kept = [[(one.contrast, one.family, one.decision, str(one.adjusted_p)) for one in rows] for rows in (before, after)]
+    assert kept[0] == kept[1]
+
+
 @pytest.mark.parametrize(
     ("pair", "words"),
     [("auto_rgn", "as A:B"), ("auto_rgn:", "as A:B"), ("a:b:c", "as A:B"), ("auto_rgn:auto_rgn", "with itself"),

@@ -36,10 +36,9 @@ def of_variants(material: Material, backbone: str) -> dict[str, list[ContrastRow
 
 def asked_for(material: Material, backbone: str) -> dict[str, list[ContrastRow]]:
     """Tested contrasts that somebody asked for with FactorJEPA on neither side, by `A over B`."""
-    pairs = {frozenset((one["a"], one["b"])) for one in material.comparison.settings.get("also", ())}
     found: dict[str, list[ContrastRow]] = {}
     for row in only_tested(material.contrasts(backbone)):
-        if {row.a, row.b} in pairs and OURS not in (row.a, row.b):
+        if material.comparison.asked_for(row) and OURS not in (row.a, row.b):
             over = f"{apart(material.title_of(row.a))} over {apart(material.title_of(row.b))}"
             found.setdefault(over, []).append(row)
     return found

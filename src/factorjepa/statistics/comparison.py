@@ -67,6 +67,10 @@ class Comparison:
         families = {row.method: row.family for row in self.scores}
         return [row for backbone in backbones for row in explained(self.contrasts, backbone, ladder, families)]
 
+    def asked_for(self, row: ContrastRow) -> bool:
+        """Whether somebody named its two methods, either way round, in whichever family it was tested."""
+        return {row.a, row.b} in [{one["a"], one["b"]} for one in self.settings.get("also", ())]
+
     def json(self) -> str:
         return json.dumps(plain(dataclasses.asdict(self)), indent=1, allow_nan=False) + "\n"
 

@@ -146,12 +146,13 @@ def _exploratory(
 ) -> tuple[list[ContrastRow], list[ContrastRow], int]:
     """What no table of steps shows: contrasts that we make, pairs that were asked for, and how many more there are.
 
+    A pair that was asked for is shown as such also where we compare it anyway, with the decision that it has there.
     FactorJEPA over the others comes first; over frozen is shown where FactorJEPA is not there.
     """
     from ..statistics.contrasts import FROZEN, foremost
 
     rows = [row for row in known if row.family != "primary"]
-    asked = [row for row in rows if row.family == "asked for"]
+    asked = [row for row in rows if found.asked_for(row)]
     ours = foremost([row.method for row in found.scores if row.backbone == backbone])
     steps = {(step.a, step.b) for _, its in _ladders(found, backbone) for step in its}
     left = [row for row in rows if (row.a, row.b) not in steps and row not in asked]

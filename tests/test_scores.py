@@ -14,7 +14,7 @@ import pytest
 from factorjepa.diagnostics.position_readout import PositionReadout
 from factorjepa.errors import ScoresError
 from factorjepa.missing import Missing, told
-from factorjepa.scores import ENCODER, KEY, DiagnosticInfo, RunInfo, Scores
+from factorjepa.scores import ENCODER, KEY, DiagnosticInfo, RunInfo, Scores, runs_in
 
 L1 = DiagnosticInfo("future_l1", "Future-frame L1", "mean |Y - Y*|", "lower", "token units", "primary", "target", "own")
 RUN = RunInfo("nano", "factorjepa", 17, "FactorJEPA", "factor", 10, "run", "{}", 5)
@@ -38,6 +38,14 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     read = Scores.read(tmp_path)
     assert read.table.slice(0, 1).to_pylist() == written.table.slice(0, 1).to_pylist()
     assert (read.diagnostics, read.evaluator, read.runs) == (written.diagnostics, written.evaluator, written.runs)
+
+
+def test_the_runs_of_a_file_are_told_without_its_rows(tmp_path: Path) -> None:
+    path = scores(row()).write(tmp_path / "scores.parquet")
+    assert runs_in(path) == {("nano", "factorjepa", 17)}
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    path.write_bytes(path.read_bytes()[:100])
+    assert runs_in(path) == runs_in(tmp_path / "other.parquet") == runs_in(tmp_path / "absent.parquet") == set()
 
 
 def test_scores_of_different_evaluators_refuse_to_meet() -> None:

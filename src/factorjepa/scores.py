@@ -144,6 +144,15 @@ def _how_windows_differ(first: Mapping[str, str], second: Mapping[str, str]) -> 
     return f". Their windows: {', '.join(told)}" if told else ""
 
 
+def runs_in(path: Path) -> set[tuple[str, str, int]]:
+    """Backbone, method and seed of every run that a file names, its rows unread; none where it cannot be read."""
+    try:
+        about = json.loads((pq.read_schema(path).metadata or {})[_METADATA])
+        return {(str(run["backbone"]), str(run["method"]), int(run["seed"])) for run in about["runs"]}
+    except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError):
+        return set()
+
+
 class Scores:
     """A table of scores with what it takes to understand it. Immutable."""
 

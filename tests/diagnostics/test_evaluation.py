@@ -85,6 +85,26 @@ def test_a_finished_part_is_kept_and_another_evaluation_is_not_overwritten(
     assert {run.method for run in alone.scores.runs} == {"frozen"}, "a damaged part of another run is left out"
 
 
+def test_a_run_whose_part_was_deleted_is_named_when_its_scores_go(
+    trained: Trained, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [trained("frozen"), trained("full")]
+    settings = EvaluateSettings(split="test", diagnostics=("future_l1",))
+    evaluate(runs, tmp_path, settings, CPU)
+    evaluate(runs[:1], tmp_path, settings, CPU)
+    assert not caplog.messages, "nothing is lost"
+    for part in (tmp_path / "parts").glob("*full*"):
+        part.unlink()
+    left = evaluate(runs[:1], tmp_path, settings, CPU).scores
+    assert left.values("method") == ["frozen"]
+    (said,) = caplog.messages
+    assert re.search(r"scores.parquet loses the scores of \w+-full-17: .*evaluate again", said), said
+    evaluate(runs[:1], tmp_path, settings, CPU)
+    (tmp_path / "scores.parquet").write_bytes(b"no scores")
+    evaluate(runs[:1], tmp_path, settings, CPU)
+    assert len(caplog.messages) == 1, "told once"
+
+
 def test_weights_that_are_not_finite_fail_alone_and_by_name(trained: Trained, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(trained("full"), broken, symlinks=True)

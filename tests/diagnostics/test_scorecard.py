@@ -120,6 +120,18 @@ def test_a_finished_part_is_kept_and_another_question_is_asked_anew(streets: Pat
 
 
 @pytest.mark.usefixtures("made_up")
+def test_an_encoder_whose_part_was_deleted_is_named_when_its_scores_go(
+    streets: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("blind", "brightness"):
+        scorecard(streets, [(name, None)], tmp_path, SETTINGS, CPU, WINDOW)
+    assert not caplog.messages
+    (tmp_path / "parts" / "blind.parquet").unlink()
+    scorecard(streets, [("brightness", None)], tmp_path, SETTINGS, CPU, WINDOW)
+    assert any("loses the scores of blind: " in said for said in caplog.messages)
+
+
+@pytest.mark.usefixtures("made_up")
 def test_encoders_stand_in_one_table_and_are_compared(streets: Path, tmp_path: Path) -> None:
     audit = SETTINGS.model_copy(update={"split": "audit"})
     scorecard(streets, [("blind", None)], tmp_path, audit, CPU, WINDOW)

@@ -27,7 +27,7 @@ from ..adaptation.prepare import count_trainable
 from ..config import dump
 from ..corpus.manifest import MANIFEST
 from ..errors import DiagnosticsError, FactorJEPAError, ScoresError
-from ..scores import DiagnosticInfo, RunInfo, Scores
+from ..scores import DiagnosticInfo, RunInfo, Scores, runs_in
 from ..storage import only_writer, remove_partials, write_text
 from ..training.restore import best_step, restore, settings_of
 from ..training.run import CONFIG, RunDirectory
@@ -42,6 +42,8 @@ from .settings import EvaluateSettings
 log = logging.getLogger(__name__)
 SCORES, PARTS = "scores.parquet", "parts"
 ABSENT = "not available"  # what an identity says of an instrument that nobody gave
+_NAMED = 8  # runs in a warning, of which there may be hundreds
+Key = tuple[str, str, int]  # backbone, method, seed
 Progress = Callable[[int, int, str], object]
 Ahead = Callable[[Sequence["Entry"], Path, Progress | None], set[str]]  # gives the folders that it has measured
 
@@ -55,12 +57,12 @@ class Entry:
     conditions: Conditions
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> Key:
         return self.conditions.backbone, self.settings.method, self.settings.seed
 
     @property
     def name(self) -> str:
-        return re.sub(r"[^\w.]+", "_", self.conditions.backbone) + f"-{self.settings.method}-{self.settings.seed}"
+        return _stem(self.key)
 
     def digest(self) -> str:
         """Of the weights that are evaluated and of what they mean."""
@@ -151,6 +153,7 @@ def evaluate(
             raise DiagnosticsError(f"no run could be evaluated:\n{failures(made.failed)}")
         parts += earlier_parts(out / PARTS, {entry.name for entry in entries}, parts[0])
         made.scores = Scores.joined(parts)
+        warn_of_lost(out, made.scores.scored() | {entry.key for entry in entries}, _stem)
         made.scores.write(made.path)
     return made
 
@@ -435,6 +438,23 @@ def earlier_parts(folder: Path, besides: set[str], like: Scores) -> list[Scores]
         except ScoresError as error:
             log.warning("%s is left out of %s: %s", path.name, SCORES, error)
     return found
+
+
+def warn_of_lost(out: Path, known: set[Key], stem: Callable[[Key], str]) -> None:
+    """Name what the scores had and lose now because its part was deleted; `stem` is what a part is called."""
+    parts = [out / PARTS / f"{stem(key)}.parquet" for key in sorted(runs_in(out / SCORES) - known)]
+    if lost := [part.stem for part in parts if not part.exists()]:  # why others are left out was said
+        more = [f"{len(lost) - _NAMED} more"] if len(lost) > _NAMED else []
+        log.warning(
+            "%s loses the scores of %s: no such part in %s any more; evaluate again to have them back",
+            out / SCORES, listed([*lost[:_NAMED], *more]), out / PARTS,
+        )  # fmt: skip
+
+
+def _stem(key: Key) -> str:
+    """What the files of a run's part are called."""
+    backbone, method, seed = key
+    return re.sub(r"[^\w.]+", "_", backbone) + f"-{method}-{seed}"
 
 
 def _part(out: Path, name: str) -> tuple[Path, Path]:

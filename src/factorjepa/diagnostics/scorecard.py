@@ -28,7 +28,7 @@ from ..storage import only_writer, remove_partials
 from .action import ActionTop1
 from .correspondence import CycleBack, KendallTau
 from .diagnostic import Diagnostic, Found, Part, Role
-from .evaluation import PARTS, earlier_parts, refuse_foreign
+from .evaluation import PARTS, earlier_parts, refuse_foreign, warn_of_lost
 from .evaluator import Scenes
 from .looking import STEP, Looked, Looker, chances_of, correspondence
 from .motion_cosine import MotionCosine
@@ -141,6 +141,7 @@ def scorecard(
             parts.append(part)
         parts += earlier_parts(out / PARTS, {arch for arch, _ in encoders}, parts[0])
         made.scores = Scores.joined(parts)
+        warn_of_lost(out, made.scores.scored(), lambda run: run[1].removeprefix("frozen:"))
         made.scores.write(made.path)
     return made
 

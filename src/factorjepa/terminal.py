@@ -25,6 +25,7 @@ console = Console()
 error_console = Console(stderr=True)
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_TO_TELL = 2.0  # a rate: of less it says nothing
 _LINES = 8  # of a list that may be long
 
 
@@ -60,27 +61,32 @@ def _showing(
     what: str, columns: tuple[ProgressColumn, ...], amount: Callable[[float], str], speed: Callable[[float], str]
 ) -> Iterator[Callable[..., None]]:
     started = said = time.monotonic()
-    start: int | None = None
+    first, since = 0, 0.0  # the first report: before it things were loaded and warmed up
+    begun = False
 
-    def since_start(done: int) -> int:
-        """What was done here: the first report comes after one thing, and a resumed job had done the others before."""
-        nonlocal start
-        if start is None or done <= start:  # fewer than before: a run has gone back to its last checkpoint
-            start = max(0, done - 1)
-        return done - start
+    def rate_of(done: int, total: int | None) -> float | None:
+        """Since the first report; None while too little was done to tell. A resumed job had done the others before."""
+        nonlocal begun, first, since
+        now = time.monotonic()
+        if not begun or done < first:  # fewer than before: a run has gone back to its last checkpoint
+            begun, first, since = True, done, now
+        if done > first and now - since >= _SECONDS_TO_TELL:
+            return (done - first) / (now - since)
+        return (done - max(0, first - 1)) / max(now - started, 1e-9) if done == total else None
 
     if not error_console.is_terminal:
 
         def say(done: int, total: int | None, note: str = "") -> None:
             nonlocal said
-            now, here = time.monotonic(), since_start(done)
+            now, rate = time.monotonic(), rate_of(done, total)
             if now - said < _SECONDS_BETWEEN_LINES and done != total:
                 return
             said = now
-            rate = here / max(now - started, 1e-9)
-            left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
-            said_of = f"; {note}" if note else ""
-            text = f"{what}: {amount(done)} of {amount(total) if total else '?'}, {speed(rate)}{left}{said_of}"
+            told = [f"{what}: {amount(done)} of {amount(total) if total else '?'}"]
+            if rate is not None:
+                told.append(speed(rate))
+                told += [f"{(total - done) / rate:.0f} s left"] if total and done < total else []
+            text = ", ".join(told) + (f"; {note}" if note else "")
             error_console.print(text, highlight=False, markup=False)
 
         yield say
@@ -90,9 +96,10 @@ def _showing(
         task = progress.add_task(what, total=None, rate="", note="")
 
         def move(done: int, total: int | None, note: str = "") -> None:
-            if start is None:
-                progress.reset(task, completed=done - since_start(done))
-            rate = speed(since_start(done) / max(time.monotonic() - started, 1e-9))
-            progress.update(task, completed=done, total=total, rate=rate, note=note)
+            if not begun:
+                progress.reset(task, completed=max(0, done - 1))
+            rate = rate_of(done, total)
+            said_of = "" if rate is None else speed(rate)
+            progress.update(task, completed=done, total=total, rate=said_of, note=note)
 
         yield move

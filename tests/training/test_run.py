@@ -13,7 +13,9 @@ import torch
 from safetensors.torch import save_file
 
 from factorjepa import commands
-from factorjepa.errors import StorageError, TrainingError
+from factorjepa.backbones import load
+from factorjepa.backbones.weights import verify
+from factorjepa.errors import BackboneError, StorageError, TrainingError
 from factorjepa.training.restore import best_step
 from factorjepa.training.run import BEST, CHECKPOINTS, RunDirectory
 
@@ -234,6 +236,22 @@ def test_checkpoints_of_before_the_seal_are_read(tmp_path: Path) -> None:
         assert run.load(3)[0]["a"].tolist() == [0, 0]
 
 
+def test_a_checkpoint_given_as_weights_says_which_run_to_name(tmp_path: Path) -> None:
+    with begun(tmp_path) as run:
+        file = run.save(1, {"predictor.early.weight": torch.ones(2)}, {}) / "weights.safetensors"
+    for read in (verify, lambda path: load(path, "nano")):
+        with pytest.raises(BackboneError, match=r"a checkpoint of a run of factorjepa.* `factorjepa evaluate RUN"):
+            read(file)
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="is not a run"):
         RunDirectory.existing(tmp_path)
+
+
+def test_a_folder_of_runs_is_told_from_what_is_no_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with begun(tmp_path / "runs" / name):
+            pass
+    with pytest.raises(TrainingError, match=r"a folder of runs: name these, for example .*runs/\*$"):
+        RunDirectory.existing(tmp_path / "runs")

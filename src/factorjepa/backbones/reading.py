@@ -23,6 +23,7 @@ ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")  # the averaged weig
 PARTS = ("encoder.", "predictor.")
 _PREFIXES = ("module.", "backbone.", "_orig_mod.")
 FORMAT = "factorjepa-backbone"
+SEAL, SETTINGS = "blake2b", "settings"  # in the header of a run's checkpoint
 _FLOATING = {"F64", "F32", "F16", "BF16"}
 _SHOWN = 6  # top-level keys named in an error
 
@@ -39,6 +40,7 @@ class WeightsFile:
     sources: dict[str, str]  # where each part was taken from, in words: {"encoder.": "target_encoder", …}
     whole_numbers: frozenset[str] = frozenset()  # keys whose tensors are not floating point, which weights are
     header: dict[str, str] = field(default_factory=dict)  # ours: arch, spec, origin
+    run: str = ""  # of a run's checkpoint: the run's settings
 
 
 def open_weights(path: Path) -> WeightsFile:
@@ -98,6 +100,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
         {} if ours else _bare(stored),
         frozenset(key for key, source in stored.items() if slices[source].get_dtype() not in _FLOATING),
         metadata if ours else {},
+        metadata.get(SETTINGS, "") if SEAL in metadata else "",
     )
 
 

@@ -56,6 +56,8 @@ def recognise(path: Path) -> Recognised:
         candidates = {name: resolve(name) for name in names()}
     fitting = [name for name, spec in candidates.items() if not differences(weights, spec, parts)]
     if not fitting:
+        if weights.run:
+            raise BackboneError(_of_run(weights))
         (name, *_), share = most_likely(weights.shapes)
         if declared is not None:
             name = next(iter(candidates))
@@ -136,6 +138,8 @@ def origin_of(weights: WeightsFile, spec: BackboneSpec, parts: Parts) -> str:
 
 def explain(weights: WeightsFile, spec: BackboneSpec, arch: str | None, parts: Parts, found: Differences) -> str:
     """What is missing, unexpected and misshapen, a few of each, and what the file most likely is."""
+    if weights.run:
+        return _of_run(weights)
     named = arch or "this spec"
     if parts == "both" and not differences(weights, spec, "encoder") and _predictor_absent(weights):
         return (
@@ -156,6 +160,15 @@ def table(path: Path, what: str, keys: int, found: Differences) -> str:
         if len(rows) > _ROWS:
             lines.append(f"  {kind:<10}  … and {len(rows) - _ROWS} more")
     return "\n".join(lines)
+
+
+def _of_run(weights: WeightsFile) -> str:
+    """What a checkpoint is for: it holds what its run trained, and not a whole backbone under its released keys."""
+    return (
+        f"{weights.path}: is a checkpoint of a run of factorjepa: what that run trained, and no whole backbone. Name "
+        "the run's folder instead: `factorjepa evaluate RUN --out SCORES` measures it, `factorjepa train ... --resume` "
+        "goes on with it"
+    )
 
 
 def _advice(weights: WeightsFile, arch: str | None) -> str:

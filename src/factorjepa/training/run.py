@@ -95,6 +95,8 @@ class RunDirectory:
     def existing(cls, folder: Path) -> RunDirectory:
         run = cls(folder)
         if not (run.folder / CONFIG).is_file():
+            if any(run.folder.glob(f"*/{CONFIG}")):
+                raise TrainingError(f"{folder}: is not a run, but a folder of runs: name these, for example {folder}/*")
             raise TrainingError(f"{folder}: is not a run (it has no {CONFIG}); train one with `factorjepa train`")
         return run
 

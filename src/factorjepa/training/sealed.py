@@ -16,19 +16,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-_SEAL, _SETTINGS = "blake2b", "settings"
+from ..backbones.reading import SEAL, SETTINGS
 
 
 def write_sealed(path: Path, weights: Mapping[str, Tensor], settings: str) -> None:
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    save_file(held, path, metadata={_SEAL: _digest(held), _SETTINGS: settings})
+    save_file(held, path, metadata={SEAL: _digest(held), SETTINGS: settings})
 
 
 def sealed_settings(path: Path) -> str | None:
     """What `write_sealed` was given; None where the file says nothing or cannot be read (weights tell that)."""
     try:
         with safe_open(path, framework="pt") as opened:
-            return (opened.metadata() or {}).get(_SETTINGS)
+            return (opened.metadata() or {}).get(SETTINGS)
     except (OSError, SafetensorError):
         return None
 
@@ -36,7 +36,7 @@ def sealed_settings(path: Path) -> str | None:
 def read_sealed(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """Raises ValueError where the weights are not those that were written."""
     with safe_open(path, framework="pt") as opened:
-        seal = (opened.metadata() or {}).get(_SEAL)
+        seal = (opened.metadata() or {}).get(SEAL)
         weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  it is no mapping
     if seal is not None and seal != _digest(weights):
         raise ValueError(f"bytes of {path.name} have changed since it was written")

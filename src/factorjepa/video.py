@@ -207,7 +207,7 @@ def opened(source: VideoSource, name: str) -> Iterator[tuple[av.container.InputC
         container = av.open(target, "r", options=dict(_READING), metadata_errors="replace")
     except (av.FFmpegError, OSError) as error:
         raise VideoError(
-            f"{name}: cannot be opened as a video ({reason_of(error)}); is it damaged or cut short?"
+            f"{name}: cannot be opened as a video ({reason_of(error)}); it may be damaged or cut short"
         ) from None
     with container:
         if not container.streams.video:

@@ -169,6 +169,15 @@ def test_input_that_cannot_be_encoded_gets_advice_that_helps_and_no_warning_abou
     assert "RANDOM" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("folder", "example"), [(False, r"feat\.safetensors"), (True, r"feat/short\.safetensors")])
+def test_a_name_without_a_suffix_is_told_which_file_it_could_be(short: Path, folder: bool, example: str) -> None:
+    out = short.with_name("feat")
+    if folder:
+        out.mkdir()
+    with pytest.raises(BackboneError, match=rf"--out names a file, \.safetensors or \.npz, for example .*{example}$"):
+        invoke("features", short, "--out", out)
+
+
 def test_the_fps_that_is_advised_works(short: Path) -> None:
     assert len(sample_times(short, TINY, 7.28, 1.8)) == 2
 

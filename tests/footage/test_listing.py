@@ -197,6 +197,12 @@ class TestTables:
         with pytest.raises(CorpusError, match="cannot be read as CSV"):
             read_table(tmp_path / "t.csv")
 
+    def test_letters_in_another_encoding_are_to_be_saved_as_utf_8(self, tmp_path: Path) -> None:
+        path = table(tmp_path, "a.mp4,Zürich,s1,walk")
+        path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
+        with pytest.raises(CorpusError, match=r"not in UTF-8: save it again as UTF-8$"):
+            read_table(path)
+
 
 @given(st.text(max_size=300))
 def test_whatever_a_name_is_its_slug_is_safe_in_paths_ids_and_archives(name: str) -> None:

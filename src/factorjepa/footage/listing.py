@@ -137,8 +137,12 @@ def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
         reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True)
         rows = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CorpusError(f"{path}: cannot be read as CSV in UTF-8 ({error})") from None
+    except UnicodeDecodeError:  # what spreadsheets write unless told otherwise
+        raise CorpusError(
+            f"{path}: cannot be read as CSV, its letters are not in UTF-8: save it again as UTF-8"
+        ) from None
+    except (OSError, csv.Error) as error:
+        raise CorpusError(f"{path}: cannot be read as CSV ({error})") from None
     header = rows[0][1] if rows else []
     if len(header) == 1 and (separator := next((one for one in _SEPARATORS if one in header[0]), "")):
         raise CorpusError(

@@ -184,11 +184,12 @@ def features(
     if not video.is_file():
         raise BackboneError(f"{video}: no such video file")
     out = out or Path(f"{video.stem}.features.safetensors")
+    if out.suffix not in (".safetensors", ".npz"):
+        file = out / f"{video.stem}.safetensors" if out.is_dir() else f"{out}.safetensors"
+        raise BackboneError(f"{out}: --out names a file, .safetensors or .npz, for example {file}")
     picture, film = out.with_suffix(".pca.png"), out.with_suffix(".pca.mp4")
     if not overwrite and (existing := next((path for path in (out, picture, film) if path.exists()), None)):
         raise BackboneError(f"{existing}: exists already; choose another --out or pass --overwrite")
-    if out.suffix not in (".safetensors", ".npz"):
-        raise BackboneError(f"{out}: features are written as .safetensors or .npz")
     place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if place.split(":")[0] not in ("cpu", "cuda") or (place != "cpu" and not torch.cuda.is_available()):
         raise BackboneError(

@@ -14,6 +14,8 @@ import torch
 
 from factorjepa import commands
 from factorjepa import scores as scores_module
+from factorjepa.corpus.manifest import Manifest
+from factorjepa.corpus.store import pack
 from factorjepa.corpus.windows import WindowSpec
 from factorjepa.diagnostics import evaluation
 from factorjepa.diagnostics.evaluation import Registered, evaluate
@@ -120,6 +122,25 @@ def test_weights_that_are_not_finite_fail_alone_and_by_name(trained: Trained, tm
 def test_two_runs_that_scores_could_not_tell_apart_are_refused(trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="could not tell them apart"):
         evaluate([trained("frozen"), trained("frozen")], tmp_path, EvaluateSettings(), CPU)
+
+
+def test_a_corpus_and_its_shards_are_the_same_clips_under_two_paths(
+    trained: Trained, streets: Path, tmp_path: Path
+) -> None:
+    settings = EvaluateSettings(split="test", clips=1, diagnostics=("future_l1",))
+    runs = [trained("frozen"), tmp_path / "packed"]
+    pack(streets, tmp_path / "shards")
+    shutil.copytree(trained("full"), runs[1], symlinks=True)
+    config = (runs[1] / "config.yaml").read_text().replace(f"data: {streets}\n", f"data: {tmp_path / 'shards'}\n")
+    (runs[1] / "config.yaml").write_text(config)
+    for path in runs[1].glob("checkpoints/*/weights.safetensors"):  # as if it had been trained so
+        write_sealed(path, read_sealed(path), config)
+    with pytest.raises(DiagnosticsError, match=r"the same clips, under 2 paths .*: say with --data which to read"):
+        evaluate(runs, tmp_path / "out", settings, CPU)
+    assert len(evaluate(runs, tmp_path / "out", settings, CPU, data=streets).scores.runs) == 2
+    Manifest(Manifest.read(streets)[1:]).write(tmp_path / "shards")
+    with pytest.raises(DiagnosticsError, match="different corpora"):
+        evaluate(runs, tmp_path / "out", settings, CPU)
 
 
 def test_scores_of_another_run_of_the_same_name_are_not_replaced(

@@ -25,7 +25,8 @@ import torch
 from .. import commands
 from ..adaptation.prepare import count_trainable
 from ..config import dump
-from ..corpus.manifest import MANIFEST
+from ..corpus.manifest import MANIFEST, Manifest
+from ..corpus.seal import seal
 from ..errors import DiagnosticsError, FactorJEPAError, ScoresError
 from ..scores import DiagnosticInfo, RunInfo, Scores, runs_in
 from ..storage import only_writer, remove_partials, write_text
@@ -264,13 +265,24 @@ def entries_of(runs: Sequence[Path], data: Path | None, targets: Path | None) ->
             if other.key == entry.key:
                 raise DiagnosticsError(_indistinct(str(other.run.folder), entry))
         entries.append(entry)
-    corpora = sorted({entry.conditions.data for entry in entries})
-    if len(corpora) > 1:
-        raise DiagnosticsError(
-            f"the runs were trained on different corpora ({', '.join(corpora)}): say with --data on which clips all "
-            "are to be measured"
-        )
+    _refuse_several(sorted({entry.conditions.data for entry in entries}))
     return entries, broken
+
+
+def _refuse_several(corpora: Sequence[str]) -> None:
+    """Nor is one taken where the clips are the same, as in shards packed of a folder: each may have other packets."""
+    if len(corpora) < 2:
+        return
+    first, *others = (seal(Manifest.read(Path(corpus))) for corpus in corpora)
+    if all(other == first for other in others):
+        raise DiagnosticsError(
+            f"the runs were trained on the same clips, under {len(corpora)} paths ({', '.join(corpora)}): say with "
+            "--data which to read"
+        )
+    raise DiagnosticsError(
+        f"the runs were trained on different corpora ({', '.join(corpora)}): say with --data on which clips all "
+        "are to be measured"
+    )
 
 
 def _measure(

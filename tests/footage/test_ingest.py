@@ -372,6 +372,27 @@ class TestCommand:
         (line,) = recorded(tmp_path / "out")
         assert line.startswith("factorjepa ingest ")
 
+    def test_a_split_without_clips_is_said_with_who_refuses_it_and_what_to_do(
+        self, tmp_path: Path, command: Callable[..., Any]
+    ) -> None:
+        rows = ["file,city,session,capture_mode,split"]
+        for number in range(3):
+            encode(tmp_path / f"{number}.mp4", street(number, seconds(7)))
+            rows.append(f"{number}.mp4,Pune,s{number},drive,{'validation' if number else 'train'}")
+        for given, said in (
+            (rows[:2], "no clips for validation, test, and `train` refuses a corpus without"),
+            (rows, "no clips for test, and `evaluate --split test` refuses a corpus without"),
+        ):
+            (tmp_path / "table.csv").write_text("\n".join(given))
+            made = command("ingest", tmp_path / "table.csv", "--out", tmp_path / "out", "--privacy", "off")
+            assert made.returncode == 0, made.stderr
+            assert said in made.stderr
+            assert "column `split`" in made.stderr
+            assert "into another --out" in made.stderr
+        corpus = Corpus.open(tmp_path / "out")
+        with pytest.raises(CorpusError, match="into a new folder"):
+            corpus.evaluation("test")
+
     def test_footage_of_which_nothing_comes_is_an_error(self, tmp_path: Path, command: Callable[..., Any]) -> None:
         (tmp_path / "a" / "b").mkdir(parents=True)
         (tmp_path / "a" / "b" / "empty.mp4").write_bytes(b"")

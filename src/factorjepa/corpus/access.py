@@ -36,7 +36,7 @@ class ClipSet(Sequence[Clip]):
             raise CorpusError(
                 f"{store.folder}: has no {self.split} clips that match: see what it holds with inspect. "
                 "Whole source videos go to one split: a small corpus may lack some. Add sources, or say in a table's "
-                "column `split` where each goes"
+                "column `split` where each goes and ingest it into a new folder: splits stay as they were dealt"
             )
         self._manifest = manifest
         self._store = store

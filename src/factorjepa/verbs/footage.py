@@ -120,16 +120,20 @@ def _report(out: Path, result: Ingested) -> None:
     manifest = result.manifest
     if not len(manifest):
         raise CorpusError(
-            f"{out}: no clip came of this footage; what was left out, and why: {out / REJECTED_CSV}. Give it "
-            "more sources, or other settings in another folder"
+            f"{out}: no clip came of this footage; what was left out, and why: {out / REJECTED_CSV}. Correct its table "
+            "or give it more sources, in this folder; other settings need another one"
         )
     if empty := [split.value for split in Split if split != Split.AUDIT and not manifest.select(split=split)]:
-        hint = "whole sources go to one split; more sources, or other shares, give it some"
-        _say(f"no clips for {', '.join(empty)}: {hint}", error=True)
+        refuses = "`evaluate --split test`" if empty == [Split.TEST] else "`train`"
+        _say(
+            f"no clips for {', '.join(empty)}, and {refuses} refuses a corpus without: whole sources go to one split, "
+            "and stay there. Give the same command with more sources; or say in a table's column `split` where each "
+            "goes (--template writes a table), and ingest that into another --out", error=True,
+        )  # fmt: skip
     elif len({clip.source for clip in manifest.select(split=Split.TEST)}) == 1:
         _say(
             "the test clips come from one source: they can be measured on, but nothing can be compared. Give it more: "
-            "more sources, other shares, or a column `split` in the table", error=True,
+            "more sources, or, into another --out, other shares or a column `split` in the table", error=True,
         )  # fmt: skip
     if result.added:
         _say(f"{counted(result.added, 'source')} added; the others keep their splits, clips and files")

@@ -11,18 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import pytest
 
 from factorjepa.corpus.access import Corpus
-from factorjepa.corpus.manifest import Clip, Manifest
+from factorjepa.corpus.manifest import MANIFEST, Clip, Manifest
 from factorjepa.corpus.rejected import read_rejected
 from factorjepa.corpus.shards import scan
 from factorjepa.corpus.splits import Split
 from factorjepa.engines import Engine, Here
 from factorjepa.errors import CorpusError
 from factorjepa.footage import sharding
-from factorjepa.footage.ingest import Ingested, ingest
-from factorjepa.footage.listing import list_sources
+from factorjepa.footage.ingest import SOURCES, Ingested, ingest
+from factorjepa.footage.listing import Listed, list_sources
 from factorjepa.footage.making import make_source
 from factorjepa.footage.settings import IngestSettings, SplitSettings, StoreSettings
 from factorjepa.footage.sharding import lay_into_shards
@@ -185,6 +186,87 @@ class TestGrowing:
         with pytest.raises(CorpusError, match=r"its capture mode was 'walk' and is 'drive'"):
             ingest(copied, found, SETTINGS, Unfiltered, Here())
         assert contents(copied) == before
+
+
+class TestSourcesWithoutClips:
+    """They bind nobody: no clip was made of what they were."""
+
+    def listed(self, footage: Path, modes: dict[str, str]) -> list[Listed]:
+        return [replace(one, capture_mode=modes.get(one.path.name, "walk")) for one in list_sources([footage], "walk")]
+
+    @pytest.fixture
+    def footage(self, few: Path, tmp_path: Path) -> Path:
+        """Two sources with a clip, two without: one blurred, one that repeats another."""
+        folder = tmp_path / "footage"
+        shutil.copytree(few / "Pune", folder / "Pune")
+        blurred = (cv2.GaussianBlur(one, (0, 0), 4) for one in street(40, seconds(7)))
+        encode(folder / "Agra" / "s01" / "blurred.mp4", blurred)
+        encode(folder / "Pune" / "s01" / "n.mkv", street(21, seconds(7)), crf="30")
+        return folder
+
+    @pytest.mark.parametrize("name", ["blurred.mp4", "n.mkv"])
+    def test_their_words_may_be_corrected_and_those_of_the_others_may_not(self, footage: Path, name: str) -> None:
+        out = footage.parent / "out"
+        ingest(out, self.listed(footage, {name: "aerial"}), SETTINGS, Recorder, Here(), audit=True)
+        before = rows(out)
+        assert {Path(str(clip.attributes["source_file"])).name for clip in before.values()} == {"m1.mp4", "m2.mp4"}
+        again = ingest(out, self.listed(footage, {}), SETTINGS, Recorder, Here(), audit=True)
+        assert (again.added, again.seconds) == (1, pytest.approx(7))
+        assert rows(out) == before
+        told = {
+            Path(one["file"]).name: one["capture_mode"] for one in json.loads((out / SOURCES).read_text())["sources"]
+        }
+        assert told == dict.fromkeys(("blurred.mp4", "m1.mp4", "m2.mp4", "n.mkv"), "walk")
+        with pytest.raises(CorpusError, match=r"m1\.mp4: its capture mode was 'walk' and is 'drive'"):
+            ingest(out, self.listed(footage, {"m1.mp4": "drive", name: "drive"}), SETTINGS, Recorder, Here())
+
+    def test_their_files_may_be_replaced_or_taken_away_and_leave_nothing(self, footage: Path) -> None:
+        out = footage.parent / "out"
+        run(footage, out)
+        before = rows(out)
+        encode(footage / "Agra" / "s01" / "blurred.mp4", street(40, seconds(7)))
+        (footage / "Pune" / "s01" / "n.mkv").unlink()
+        assert run(footage, out).added == 1
+        assert rows(out).items() > before.items()
+        assert set(rows(out)) - set(before) == {"agra/s01/blurred#0.0"}
+        assert read_rejected(out) == []
+        assert not (out / "records" / "pune" / "s01" / "n.json").exists()
+
+    def test_a_folder_of_which_no_clip_came_is_as_good_as_an_empty_one(self, footage: Path) -> None:
+        out, fresh = footage.parent / "out", footage.parent / "fresh"
+        shutil.rmtree(footage / "Pune")
+        assert not ingest(out, self.listed(footage, {"blurred.mp4": "aerial"}), SETTINGS, Unfiltered, Here()).manifest
+        encode(footage / "Pune" / "s01" / "a.mp4", street(41, seconds(7)))
+        for folder in (out, fresh):
+            run(footage, folder)
+        assert contents(out) == contents(fresh)
+
+    def test_clips_of_an_interrupted_run_still_bind(self, few: Path, tmp_path: Path) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            run(few, tmp_path, engine=Stopping(1))
+        (made,) = (path.stem for path in (tmp_path / "records").rglob("*.json"))
+        with pytest.raises(CorpusError) as refused:
+            ingest(tmp_path, self.listed(few, dict.fromkeys((f"m{k}.mp4" for k in range(3)), "drive")), SETTINGS,
+                   Unfiltered, Here())  # fmt: skip
+        assert str(refused.value).count("capture mode was") == 1
+        assert f"{made}.mp4: its capture mode was 'walk'" in str(refused.value)
+
+    def test_a_plan_that_names_another_folder_removes_nothing_there(self, footage: Path) -> None:
+        out = footage.parent / "out"
+        run(footage, out)
+        plan = json.loads((out / SOURCES).read_text())
+        stranger = {**plan["sources"][0], "source": "../../footage", "file": "gone.mp4"}
+        (out / SOURCES).write_text(json.dumps({**plan, "sources": [*plan["sources"], stranger]}))
+        with pytest.raises(CorpusError, match=r"'\.\./\.\./footage' leads out of its folder"):
+            run(footage, out)
+        assert len([*footage.rglob("*.m*")]) == 4
+
+    def test_where_the_manifest_is_damaged_all_sources_bind(self, footage: Path) -> None:
+        out = footage.parent / "out"
+        run(footage, out)
+        (out / MANIFEST).write_bytes(b"damaged")
+        with pytest.raises(CorpusError, match=r"blurred\.mp4: its capture mode was"):
+            ingest(out, self.listed(footage, {"blurred.mp4": "aerial"}), SETTINGS, Unfiltered, Here())
 
 
 class TestSaying:

@@ -243,6 +243,28 @@ class TestPlans:
             Split.TRAIN: 8, Split.VALIDATION: 1, Split.TEST: 1,
         }  # fmt: skip
 
+    def test_files_too_short_for_a_clip_do_not_take_a_split_from_the_others(self) -> None:
+        found = self.listed(*((f"{k:02d}.mp4", "Pune", f"s{k // 5}") for k in range(20)))
+        examined = self.examined(found)
+        for settings in (SplitSettings(), SplitSettings(by="session")):
+            long = plan_sources(found[10:], examined, settings, min_seconds=6.0)
+            short = {one.file: Examination(examined[one.file].sha256, 3.0) for one in found[:10]}
+            plan = plan_sources(found, examined | short, settings, min_seconds=6.0)
+            assert [one.split for one in plan.sources[10:]] == [one.split for one in long.sources]
+            unknown = {file: Examination(one.sha256, 0.0) for file, one in examined.items()}
+            splits = [one.split for one in plan_sources(found, unknown, settings, min_seconds=6.0).sources]
+            assert splits == [one.split for one in plan_sources(found, examined, settings).sources]
+
+    def test_newcomers_go_to_the_split_that_has_sources_and_no_clips(self) -> None:
+        found = self.listed(*((f"{k:02d}.mp4", "Pune", "s1") for k in range(12)))
+        examined = self.examined(found)
+        begun = plan_sources(found[:10], examined, SplitSettings())
+        (barren,) = (one.source for one in begun.sources if one.split == Split.VALIDATION)
+        for made, expected in ((True, True), (False, False)):  # one that is not made yet may still give clips
+            plan = plan_sources(found, examined, SplitSettings(), begun, {barren: made})
+            assert plan.sources[:10] == begun.sources
+            assert (Split.VALIDATION in {one.split for one in plan.sources[10:]}) == expected
+
     def test_sessions_stay_whole_where_asked(self) -> None:
         found = self.listed(*((f"{k:02d}.mp4", "Pune", f"s{k // 4}") for k in range(40)))
         plan = plan_sources(found, self.examined(found), SplitSettings(by="session"))

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..config import dump, resolve
 from ..corpus.datacard import write_datacard
-from ..corpus.manifest import SEPARATOR, Attribute, Clip, Manifest
+from ..corpus.manifest import MANIFEST, SEPARATOR, Attribute, Clip, Manifest
 from ..corpus.rejected import Rejected, write_rejected
 from ..corpus.shards import sidecar_path
 from ..engines import Engine, Lost
@@ -28,7 +28,7 @@ from ..errors import CorpusError, StorageError
 from ..storage import only_writer, remove_partials, write_text
 from ..words import counted
 from .duplicates import Catalogue
-from .job import Build, SourceJob, record_path
+from .job import AUDIT, Build, SourceJob, record_path
 from .listing import Listed, refuse_unknown
 from .making import make_source, read_record, shares
 from .planning import Plan, PlannedSource, examine_files, plan_sources
@@ -85,7 +85,9 @@ def ingest(
         with counting("examine", "file") as progress:
             examined = examine_files(out, found, settings.limits, engine, progress)
         begun = Plan.read(out / SOURCES)
-        plan = plan_sources(found, examined, settings.splits, begun)
+        clipless = _clipless(out, begun)
+        plan = plan_sources(found, examined, settings.splits, begun, clipless, settings.clips.min_seconds)
+        stayed = _forget_changed(out, begun, plan)
         if not begun.sources or plan.to_json() != (out / SOURCES).read_text(encoding="utf-8"):
             write_text(out / SOURCES, plan.to_json())
         unreadable = discard_unreadable(out)
@@ -106,8 +108,37 @@ def ingest(
                 raise
         result.rejected += plan.refused
         result.repaired = unreadable + result.repaired
-        result.added = len(plan.sources) - len(begun.sources) if begun.sources else 0
+        result.added = len(plan.sources) - stayed if stayed else 0
         return _assemble(out, plan, settings, statement, result)
+
+
+def _clipless(out: Path, begun: Plan) -> dict[str, bool]:
+    """Sources without a clip in the manifest, or in a record that an interrupted run left -> whether they were made."""
+    try:
+        rows = {clip.source for clip in Manifest.read(out)} if (out / MANIFEST).exists() else set()
+    except CorpusError:  # damaged: nobody knows
+        return {}
+    records = {one.source: read_record(out, one.source) for one in begun.sources if one.source not in rows}
+    return {
+        source: record is not None
+        for source, record in records.items()
+        if record is None or all("duplicate_of" in clip for clip in record["clips"])
+    }
+
+
+def _forget_changed(out: Path, begun: Plan, plan: Plan) -> int:
+    """Remove what was made of sources that are planned anew, or no more; how many have stayed as they were."""
+    now = {one.source: one for one in plan.sources}
+    changed = [one for one in begun.sources if now.get(one.source) != one]
+    for one in changed:
+        _forget(out, one.source)
+        shutil.rmtree(out / AUDIT / one.source, ignore_errors=True)
+    return len(begun.sources) - len(changed)
+
+
+def _forget(out: Path, source: str) -> None:
+    shutil.rmtree(out / "clips" / source, ignore_errors=True)
+    record_path(out, source).unlink(missing_ok=True)
 
 
 class _Line:
@@ -151,8 +182,7 @@ def _make(out: Path, jobs: Sequence[SourceJob], engine: Engine, line: _Line) -> 
             if isinstance(made, Lost):
                 why = f"the process that decoded it {made.why}"
                 result.rejected.append(Rejected(source.file, "reading", "unreadable", why, source.source))
-                shutil.rmtree(out / "clips" / source.source, ignore_errors=True)
-                record_path(out, source.source).unlink(missing_ok=True)
+                _forget(out, source.source)
             else:
                 result.repaired += made.repaired
                 result.seconds += made.seconds

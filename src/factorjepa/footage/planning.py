@@ -1,7 +1,9 @@
 """Before anything is cut: every file is examined, every readable one becomes a source with an id and a split.
 
-Splits are dealt to sources (or sessions) that can be read, so that a broken file does not cost a split its only source.
-A corpus may grow: what was planned before stays as it is, and what is new comes after it.
+Splits are dealt to sources (or sessions) that can be read, so that a broken file does not cost a split its only source;
+what is too short for a clip, or gave none when it was made, takes no share from the others. A corpus may grow: what was
+planned before stays as it is, and what is new comes after it. A source without a clip binds nobody: where its file or
+its words have changed, it is taken in anew.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..corpus.checks import report
+from ..corpus.checks import report, unsafe_path
 from ..corpus.rejected import Rejected
 from ..corpus.splits import Source, Split, assign_splits, extend_splits
 from ..engines import Engine, Lost, still_alive
@@ -70,6 +72,8 @@ class Plan:
             return cls()
         try:
             rows = json.loads(path.read_text(encoding="utf-8"))["sources"]
+            if unsafe := [row["source"] for row in rows if unsafe_path(row["source"])]:
+                raise ValueError(f"source {unsafe[0]!r} leads out of its folder")  # files of sources may be removed
             return cls(tuple(PlannedSource(**{**row, "split": Split(row["split"])}) for row in rows))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(f"{path}: cannot be read ({error}); restore it, or ingest into an empty folder") from None
@@ -163,11 +167,17 @@ def plan_sources(
     examined: Mapping[str, Examination],
     splits: SplitSettings,
     begun: Plan | None = None,
+    clipless: Mapping[str, bool] | None = None,
+    min_seconds: float = 0.0,
 ) -> Plan:
-    """Ids and splits for what can be read; the rest with its reason. What was `begun` with stays as it is."""
-    begun = begun or Plan()
+    """Ids and splits for what can be read; the rest with its reason. What was `begun` with stays as it is.
+
+    `clipless`: sources of `begun` that have no clip -> whether they were made. Those that changed are planned anew.
+    `min_seconds`: of a clip.
+    """
+    clipless = clipless or {}
     _refuse_two_spellings(found)
-    _refuse_changed(found, examined, begun)
+    begun = _unchanged(found, examined, begun or Plan(), clipless)
     refused = [Rejected(one.file, "reading", "not a file to open", one.refused) for one in found if one.refused]
     there = {one.file for one in begun.sources}
     first = {one.sha256: one.file for one in begun.sources}
@@ -189,7 +199,9 @@ def plan_sources(
         name if used[name] == 1 else f"{name}-{examined[one.file].sha256[:8]}"
         for name, one in zip(names, taken, strict=True)
     ]
-    dealt = _deal(dict(zip(ids, taken, strict=True)), splits, begun.sources)
+    barren = {one.source for one in begun.sources if clipless.get(one.source)}
+    barren |= {name for name, one in zip(ids, taken, strict=True) if 0 < examined[one.file].seconds < min_seconds}
+    dealt = _deal(dict(zip(ids, taken, strict=True)), splits, begun.sources, barren)
     planned = [
         PlannedSource(
             name, one.file, examined[one.file].sha256, one.city, one.session, one.capture_mode, dealt[name],
@@ -201,22 +213,28 @@ def plan_sources(
     return Plan((*begun.sources, *joining), tuple(refused))
 
 
-def _refuse_changed(found: Sequence[Listed], examined: Mapping[str, Examination], begun: Plan) -> None:
-    """A corpus may get more sources; those that it has must still be given, with the same bytes and words."""
+def _unchanged(
+    found: Sequence[Listed], examined: Mapping[str, Examination], begun: Plan, clipless: Collection[str]
+) -> Plan:
+    """A corpus may get more sources; those with clips must still be given, with the same bytes and words.
+
+    Of the others, those that are.
+    """
     given = {one.file: one for one in found}
-    if missing := [one.file for one in begun.sources if one.file not in given]:
+    if missing := [one.file for one in begun.sources if one.file not in given and one.source not in clipless]:
         raise CorpusError(
             f"{counted(len(missing), 'source')} of this corpus {'is' if len(missing) == 1 else 'are'} not given now, "
             f"first {missing[0]!r}: give all of them, and new ones beside them, or choose an empty folder"
         )
-    changes = [
-        f"{one.file}: {change}"
+    changed = {
+        one: [f"{one.file}: {change}" for change in _changes(one, given[one.file], examined.get(one.file))]
         for one in begun.sources
-        for change in _changes(one, given[one.file], examined.get(one.file))
-    ]
-    if changes:
+        if one.file in given
+    }
+    if changes := [what for one, said in changed.items() if one.source not in clipless for what in said]:
         advice = "Put it back, or choose an empty folder: clips that are there were made of what it was"
         raise CorpusError(f"{report('the sources of this corpus', changes)}\n{advice}")
+    return Plan(tuple(one for one, said in changed.items() if not said))
 
 
 def _changes(before: PlannedSource, now: Listed, seen: Examination | None) -> Iterator[str]:
@@ -233,9 +251,15 @@ def _changes(before: PlannedSource, now: Listed, seen: Examination | None) -> It
 
 
 def _deal(
-    sources: Mapping[str, Listed], settings: SplitSettings, begun: Sequence[PlannedSource] = ()
+    sources: Mapping[str, Listed],
+    settings: SplitSettings,
+    begun: Sequence[PlannedSource] = (),
+    barren: Collection[str] = (),
 ) -> dict[str, Split]:
-    """Source -> split: as the table says, audit cities altogether, the rest dealt by source or by session."""
+    """Source -> split: as the table says, audit cities altogether, the rest dealt by source or by session.
+
+    `barren` ones, of which no clip comes, do not count for the others, and are dealt after them.
+    """
     cities = {one.city for one in sources.values()} | {one.city for one in begun}
     if unknown := sorted(set(settings.audit_cities) - cities):
         raise CorpusError(f"audit city {unknown[0]!r} has no readable sources; cities: {', '.join(sorted(cities))}")
@@ -261,17 +285,22 @@ def _deal(
     for name in sources:
         if name not in splits:
             groups[name if settings.by == "source" else _session(name)].append(name)
-    named = [
-        Source(group, sources[members[0]].city, sources[members[0]].capture_mode) for group, members in groups.items()
-    ]
-    if begun:
-        first = {one.source if settings.by == "source" else _session(one.source): one for one in reversed(begun)}
-        known = {Source(group, one.city, one.capture_mode): one.split for group, one in first.items()}
-        dealt = extend_splits(known, named, settings.seed, settings.shares)
-    else:
-        dealt = assign_splits(named, settings.seed, fractions=settings.shares)
-    for group, split in dealt.items():
-        splits |= dict.fromkeys(groups[group], split)
+    fruitful, others = list[Source](), list[Source]()
+    for group, members in groups.items():
+        one = sources[members[0]]
+        into = others if all(name in barren for name in members) else fruitful
+        into.append(Source(group, one.city, one.capture_mode))
+    counting = [one for one in reversed(begun) if one.source not in barren]
+    first = {one.source if settings.by == "source" else _session(one.source): one for one in counting}
+    known = {Source(group, one.city, one.capture_mode): one.split for group, one in first.items()}
+    for named in (fruitful, others):
+        if known:
+            dealt = extend_splits(known, named, settings.seed, settings.shares)
+        else:
+            dealt = assign_splits(named, settings.seed, fractions=settings.shares)
+        known |= {source: dealt[source.source] for source in named}
+    for source, split in known.items():
+        splits |= dict.fromkeys(groups.get(source.source, ()), split)
     return splits
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import camera_ceiling
 import explain_table
 from factorjepa.adaptation import METHODS
 
@@ -229,6 +230,19 @@ def test_a_look_back_at_1b_is_as_fast_as_logged() -> None:
     assert told is not None
     assert agrees(told[1], at(log, ("training", "compiled, no cache", "clips_per_s")))
     assert agrees(told[2], at(log, ("latency", "graph", "median_ms")))
+
+
+def test_what_the_camera_s_way_is_worth_is_as_measured() -> None:
+    page = (RESULTS / "camera_ceiling" / "README.md").read_text(encoding="utf-8")
+    log = json.loads((RESULTS / "camera_ceiling" / "ceiling_64_12.json").read_text(encoding="utf-8"))
+    told = table(page, "a head is shown")
+    assert [*told] == [words for words, _ in camera_ceiling.RUNGS.values()]
+    for cells, rung in zip(told.values(), log["rungs"], strict=True):
+        of_modes = (rung["modes"][mode] for mode in ("aerial", "drive", "walk"))
+        assert cells == [f"{rung['l1']:.4f}", *map(camera_ceiling.said, (rung, *of_modes))]
+    in_readme = re.search(r"such a head takes ([\d.]+) % more off than by a look back alone", README)
+    assert in_readme is not None
+    assert agrees(in_readme[1], log["rungs"][-1]["percent"])
 
 
 @pytest.mark.parametrize("name", explain_table.TABLES)

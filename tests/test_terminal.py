@@ -37,7 +37,7 @@ def test_what_comes_before_the_first_report_is_in_no_estimate(
     clock = [0.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
     with terminal.counting("training", "update") as progress:
-        for now, made in ((60.0, 101), (60.1, 102), (75.0, 251), (76.0, 300)):
+        for now, made in ((5.0, 0), (60.0, 101), (60.1, 102), (75.0, 251), (76.0, 300)):
             clock[0] = now
             progress(made, 300, "loss 1")
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]

@@ -65,9 +65,11 @@ def _showing(
     begun = False
 
     def rate_of(done: int, total: int | None) -> float | None:
-        """Since the first report; None while too little was done to tell. A resumed job had done the others before."""
+        """Since the first report of anything done; None while that is too little. A resumed job had done some before."""
         nonlocal begun, first, since
         now = time.monotonic()
+        if not done:
+            return None
         if not begun or done < first:  # fewer than before: a run has gone back to its last checkpoint
             begun, first, since = True, done, now
         if done > first and now - since >= _SECONDS_TO_TELL:

@@ -65,7 +65,7 @@ def _showing(
     begun = False
 
     def rate_of(done: int, total: int | None) -> float | None:
-        """Since the first report of anything done; None while that is too little. A resumed job had done some before."""
+        """Since the first report of anything done; None while that is too little. A resumed job did some before."""
         nonlocal begun, first, since
         now = time.monotonic()
         if not done:

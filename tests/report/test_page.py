@@ -213,9 +213,9 @@ class TestHonesty:
         assert "Not resolved on Future-frame L1." in self.short(doubted, 3)
 
     def test_an_error_that_falls_is_negative_and_an_unstable_direction_is_said(self, material: Material) -> None:
-        row = next(r for r in material.contrasts("nano", "total") if r.diagnostic == "future_l1")
-        assert row.effect > 0
-        assert change(material, row).startswith("\N{MINUS SIGN}")
+        row = next(r for r in material.contrasts("nano", "total") if r.diagnostic == "future_l1" and r.effect > 0)
+        assert self.short(material, 1).startswith(f"Future-frame L1 (lower is better): {change(material, row)[0]}")
+        assert change(material, row)[0] == "\N{MINUS SIGN}"
         turned = self.decided(material, {"future_l1": "better"}, stable=False)
         assert any("turns round" in line for line in answers(turned, "nano")[2].evidence)
 

@@ -232,7 +232,9 @@ def _how_much(material: Material, backbone: str, total: Sequence[ContrastRow]) -
     if not known:
         return _how_much_otherwise(question, material, backbone, total)
     first = known[0]
-    words = f"{material.name(first.diagnostic)}: {change(material, first)} against {material.title_of(first.b)}"
+    direction = material.scores.diagnostics[first.diagnostic].direction
+    name = f"{material.name(first.diagnostic)} ({direction} is better)"
+    words = f"{name}: {change(material, first)} against {material.title_of(first.b)}"
     return Answer(question, f"{words}{_judged(first)}.", [_amount(material, row) for row in known])
 
 

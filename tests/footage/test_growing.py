@@ -261,6 +261,17 @@ class TestSourcesWithoutClips:
             run(footage, out)
         assert len([*footage.rglob("*.m*")]) == 4
 
+    def test_clips_on_the_disk_bind_where_manifest_and_record_are_gone(self, footage: Path) -> None:
+        out = footage.parent / "out"
+        run(footage, out)
+        before = sorted((out / "clips").rglob("*.mp4"))
+        (out / MANIFEST).unlink()
+        (out / "records" / "pune" / "s01" / "m1.json").unlink()
+        (footage / "Pune" / "s01" / "m1.mp4").unlink()
+        with pytest.raises(CorpusError, match=r"not given now, first 'Pune/s01/m1\.mp4'"):
+            run(footage, out)
+        assert sorted((out / "clips").rglob("*.mp4")) == before
+
     def test_where_the_manifest_is_damaged_all_sources_bind(self, footage: Path) -> None:
         out = footage.parent / "out"
         run(footage, out)

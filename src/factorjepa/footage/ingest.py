@@ -113,17 +113,25 @@ def ingest(
 
 
 def _clipless(out: Path, begun: Plan) -> dict[str, bool]:
-    """Sources without a clip in the manifest, or in a record that an interrupted run left -> whether they were made."""
+    """Sources without a clip in the manifest, in a record that an interrupted run left, or on the disk.
+
+    Source -> whether it was made.
+    """
     try:
         rows = {clip.source for clip in Manifest.read(out)} if (out / MANIFEST).exists() else set()
     except CorpusError:  # damaged: nobody knows
         return {}
-    records = {one.source: read_record(out, one.source) for one in begun.sources if one.source not in rows}
+    bare = [one.source for one in begun.sources if one.source not in rows and not _has_files(out, one.source)]
+    records = {source: read_record(out, source) for source in bare}
     return {
         source: record is not None
         for source, record in records.items()
         if record is None or all("duplicate_of" in clip for clip in record["clips"])
     }
+
+
+def _has_files(out: Path, source: str) -> bool:
+    return any(path.is_file() for path in (out / "clips" / source).rglob("*"))
 
 
 def _forget_changed(out: Path, begun: Plan, plan: Plan) -> int:

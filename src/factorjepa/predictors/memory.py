@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .geometry import token_places
+from .geometry import constant, token_places
 from .precision import full
 from .query import Question
 
@@ -45,11 +45,13 @@ def at_own_place(asked: Question, width: int) -> Tensor:
 def where_it_lay(moved_Bt2: Tensor, asked: Question, width: int) -> Tensor:
     """What was last seen so many cells to the right of each target token's place and below it, `[B, t, X]`.
 
-    Bilinear, as with agents: its gradient says which way to look.
+    Bilinear, as with agents: its gradient says which of the next cells to look at; where nothing of the picture is near
+    there is neither an answer nor a gradient.
     """
     _, token_Bt2 = token_places(asked.target_index, asked.grid)
     _, rows, columns = asked.grid
-    from_Bt2 = token_Bt2 + full(moved_Bt2) / torch.tensor([columns, rows], device=moved_Bt2.device)
+    cells_Bt2 = full(moved_Bt2)
+    from_Bt2 = token_Bt2 + cells_Bt2 / constant((float(columns), float(rows)), cells_Bt2)
     seen_BnX = last_seen(asked, width)
     return _weights(from_Bt2, asked).to(seen_BnX.dtype) @ seen_BnX
 

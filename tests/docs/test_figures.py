@@ -240,9 +240,10 @@ def test_what_the_camera_s_way_is_worth_is_as_measured() -> None:
     for cells, rung in zip(told.values(), log["rungs"], strict=True):
         of_modes = (rung["modes"][mode] for mode in ("aerial", "drive", "walk"))
         assert cells == [f"{rung['l1']:.4f}", *map(camera_ceiling.said, (rung, *of_modes))]
-    in_readme = re.search(r"such a head takes ([\d.]+) % more off than by a look back alone", README)
+    in_readme = re.search(r"([\d.]+) % more off than by a look back alone .* on the same clips: ([\d.]+) %\)", README)
     assert in_readme is not None
     assert agrees(in_readme[1], log["rungs"][-1]["percent"])
+    assert agrees(in_readme[2], knowing_agents(RESULTS / "camera_ceiling" / "agents_64_12.json"))
 
 
 @pytest.mark.parametrize("name", explain_table.TABLES)

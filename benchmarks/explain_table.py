@@ -243,7 +243,9 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", type=Path, required=True, help="a page with the two marks, whose table is made again")
     page = parser.parse_args(words).page
-    name = page.resolve().relative_to(RESULTS).as_posix()
+    name = next((one for one in TABLES if page.resolve() == (RESULTS / one).resolve()), None)
+    if name is None:
+        parser.error(f"{page}: has no such table; pages: {', '.join(f'docs/results/{one}' for one in TABLES)}")
     write_text(page, renewed(page.read_text(encoding="utf-8"), name))
     return 0
 
